@@ -1,0 +1,1 @@
+"""What runs on a host to sample it."""

@@ -1,0 +1,81 @@
+"""What all commands share: help that ends with an example, one-line errors, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any, Callable, NoReturn, Optional, Sequence
+
+from driple.contracts.errors import DripleError, NotInThisVersion
+
+Main = Callable[[Optional[Sequence[str]]], int]
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line, and whose help ends with a real example."""
+
+    def __init__(self, *, prog: str, description: str, example: str) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,  # a later option must not change what a short form in a user's script means
+        )
+        self.add_argument("--version", action=_Version, help="show the version and exit")
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+class _Version(argparse.Action):
+    """`--version`, looked up only when asked for: importlib.metadata costs as much as the rest of a help page."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"{parser.prog} {version('driple')}")
+        parser.exit()
+
+
+def command(main: Main) -> Main:
+    """Wraps a command's `main`: our errors become lines on stderr and an exit code, a bug keeps its traceback."""
+
+    def guarded(argv: Optional[Sequence[str]] = None) -> int:
+        try:
+            code = main(argv)
+            sys.stdout.flush()
+            return code
+        except DripleError as error:
+            for line in error.lines():
+                print(printable(line), file=sys.stderr)
+            return error.exit_code
+        except BrokenPipeError:  # `driple-run ... | head`: the reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            return 130
+
+    guarded.__doc__ = main.__doc__
+    return guarded
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with everything a terminal could take for a command made visible."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def planned_command(prog: str, description: str, example: str) -> Main:
+    """A command that has its name and its help and is not built yet: it says so and ends with 2."""
+    state = f"Not in this version: {prog} is planned, and CHANGELOG.md will say when it lands."
+
+    def main(argv: Optional[Sequence[str]] = None) -> int:
+        parser = CommandParser(prog=prog, description=f"{description}\n\n{state}", example=example)
+        parser.parse_known_args(argv)
+        raise NotInThisVersion(f"{prog}: error: not in this version yet; see CHANGELOG.md for what is")
+
+    return command(main)

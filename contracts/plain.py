@@ -1,0 +1,121 @@
+"""Our frozen dataclasses to and from plain JSON values, strictly, and their content hash.
+
+Reading is strict in both ways: an unknown key, a missing one or a value of another type is an error that says where,
+so that a file of another version is never half-understood.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_type_hints
+
+from driple.contracts.errors import BadInput, shown, unknown
+from driple.contracts.setting import Setting
+
+T = TypeVar("T")
+_HINTS: Dict[type, Dict[str, Any]] = {}
+
+
+def to_plain(value: Any, *, omit_defaults: bool = False) -> Any:
+    """Dataclasses to dictionaries, tuples to lists, settings to their text."""
+    if isinstance(value, Setting):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: to_plain(getattr(value, field.name), omit_defaults=omit_defaults)
+            for field in dataclasses.fields(value)
+            if not (omit_defaults and _is_default(field, getattr(value, field.name)))
+        }
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item, omit_defaults=omit_defaults) for item in value]
+    if isinstance(value, Mapping):
+        return {key: to_plain(item, omit_defaults=omit_defaults) for key, item in value.items()}
+    return value
+
+
+def content_hash(value: Any, version: int, digits: int = 12) -> str:
+    """A hash of what `value` says. A field at its default is left out.
+
+    So a later release can add an option without renaming the runs that were made before it. The price: a default may
+    never change its meaning without a new `version`.
+    """
+    plain = {"version": version, "value": to_plain(value, omit_defaults=True)}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:digits]
+
+
+def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
+    """The reverse of `to_plain`.
+
+    Raises:
+        BadInput: with the place inside the document, what was expected and what was found.
+    """
+    result: T = _decode(kind, value, place)
+    return result
+
+
+def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
+    if field.default_factory is not dataclasses.MISSING:
+        return bool(value == field.default_factory())
+    return field.default is not dataclasses.MISSING and bool(value == field.default)
+
+
+def _decode(kind: Any, value: Any, place: str) -> Any:
+    if kind is Setting:
+        return _decode_setting(value, place)
+    if dataclasses.is_dataclass(kind):
+        return _decode_dataclass(kind, value, place)
+    origin = getattr(kind, "__origin__", None)
+    if origin is Union:  # only Optional[X] is used
+        return None if value is None else _decode(kind.__args__[0], value, place)
+    if origin is tuple:  # only Tuple[X, ...] is used
+        items = _expect(list, value, place)
+        return tuple(_decode(kind.__args__[0], item, f"{place}[{i}]") for i, item in enumerate(items))
+    if origin is dict:
+        mapping = _expect(dict, value, place)
+        return {key: _decode(kind.__args__[1], item, f"{place}.{key}") for key, item in mapping.items()}
+    if kind is Any:
+        return value
+    return _expect(kind, value, place)
+
+
+def _decode_setting(value: Any, place: str) -> Setting:
+    try:
+        return Setting.parse(value)
+    except BadInput as error:
+        raise BadInput(_at(place, str(error))) from None
+
+
+def _decode_dataclass(kind: Any, value: Any, place: str) -> Any:
+    mapping = _expect(dict, value, place)
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    hints = _HINTS[kind]
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    for key in mapping:
+        if key not in fields:
+            raise BadInput(_at(place, unknown("key", key, tuple(fields))))
+    arguments = {}
+    for name, field in fields.items():
+        if name in mapping:
+            arguments[name] = _decode(hints[name], mapping[name], f"{place}.{name}" if place else name)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise BadInput(_at(place, f"key {name!r} is missing"))
+    try:
+        return kind(**arguments)
+    except BadInput as error:
+        raise BadInput(_at(place, str(error))) from None
+
+
+def _expect(kind: Any, value: Any, place: str) -> Any:
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:  # bool is an int to isinstance, and never meant as one here
+        raise BadInput(_at(place, f"expected {kind.__name__}, got {shown(value)}"))
+    return value
+
+
+def _at(place: str, message: str) -> str:
+    return f"{place}: {message}" if place else message

@@ -1,0 +1,74 @@
+"""RunPaths: the only place that knows the file names of a run directory, and how a file is put there.
+
+    <output>/<experiment>/<run-id>/
+        run.json                 the Manifest
+        job.json                 the JobSpec that every task read
+        trace/<task>.parquet     samples
+        steps/<task>.parquet     training steps
+        graph/<role>.parquet     the graph that ran
+        logs/<task>.log          what the task said
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Iterator, Union
+
+
+class RunPaths:
+    """Every path inside one run directory. Makes no folders and touches no disk."""
+
+    def __init__(self, output: Union[str, Path], experiment: str, run_id: str) -> None:
+        self.root = Path(output) / experiment / run_id
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def job(self) -> Path:
+        return self.root / "job.json"
+
+    def trace(self, task: str) -> Path:
+        return self.root / "trace" / f"{file_name(task)}.parquet"
+
+    def steps(self, task: str) -> Path:
+        return self.root / "steps" / f"{file_name(task)}.parquet"
+
+    def graph(self, role: str) -> Path:
+        return self.root / "graph" / f"{role}.parquet"
+
+    def log(self, task: str) -> Path:
+        return self.root / "logs" / f"{file_name(task)}.log"
+
+
+def file_name(task: str) -> str:
+    """`worker:0` as a file name that no shell, Windows share or scp takes for something else."""
+    return task.replace(":", "-")
+
+
+@contextmanager
+def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[str]]:
+    """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
+
+    On an error the old file stays and the new one is removed.
+    """
+    target = Path(path)
+    encoding = None if "b" in mode else "utf-8"
+    descriptor, beside = tempfile.mkstemp(dir=str(target.parent), prefix=f".{target.name}.", suffix=".partial")
+    try:
+        with open(descriptor, mode, encoding=encoding) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files that only their owner can read; sealed files follow the user's umask like any other.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(beside, 0o666 & ~umask)
+        os.replace(beside, str(target))
+    except BaseException:  # also KeyboardInterrupt: nothing half-written may stay
+        os.unlink(beside)
+        raise

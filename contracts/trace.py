@@ -1,0 +1,78 @@
+"""Columns of a trace: names, types, units, and which of them shows which resource.
+
+A trace keeps what was read: counters stay counters, and what a device could not tell is null. Rates, alignment and
+bursts are computed later and can be computed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from driple.contracts.metrics import GPU, GPU_MEMORY, NET_RX, NET_TX, Resource
+from driple.contracts.setting import CPU
+
+SCHEMA_VERSION = 1
+
+TIME = "time"
+COUNTER = "counter"
+GAUGE = "gauge"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a trace file."""
+
+    name: str
+    kind: str
+    """`time`, `counter` (only grows, but for wraps and resets) or `gauge`."""
+    type: str
+    """Arrow type."""
+    unit: str
+    meaning: str
+
+
+TRACE_COLUMNS: Tuple[Column, ...] = (
+    Column("t_mono_ns", TIME, "int64", "ns", "host's monotonic clock at the read"),
+    Column("gpu_util_pct", GAUGE, "float32", "%", "share of time in which a kernel ran"),
+    Column("gpu_mem_util_pct", GAUGE, "float32", "%", "share of time in which device memory was read or written"),
+    Column("gpu_mem_used_bytes", GAUGE, "int64", "B", "device memory in use"),
+    Column("gpu_sm_clock_mhz", GAUGE, "int32", "MHz", "clock of the multiprocessors"),
+    Column("gpu_power_mw", GAUGE, "int32", "mW", "board power"),
+    Column("gpu_temperature_c", GAUGE, "int32", "C", "die temperature"),
+    Column("nic_tx_bytes", COUNTER, "uint64", "B", "bytes sent by the task's interface"),
+    Column("nic_rx_bytes", COUNTER, "uint64", "B", "bytes received by the task's interface"),
+    Column("nic_tx_packets", COUNTER, "uint64", "packets", "packets sent by the task's interface"),
+    Column("nic_rx_packets", COUNTER, "uint64", "packets", "packets received by the task's interface"),
+    Column("task_cpu_ns", COUNTER, "int64", "ns", "CPU time of the task's whole process tree"),
+    Column("task_rss_bytes", GAUGE, "int64", "B", "resident memory of the task's whole process tree"),
+    Column("task_mem_traffic_bytes", COUNTER, "int64", "B", "memory traffic by hardware counters, where there are any"),
+    Column("host_cpu_busy_ns", COUNTER, "int64", "ns", "CPU time of all that runs on the host"),
+    Column("host_mem_used_bytes", GAUGE, "int64", "B", "memory of the host in use"),
+)
+
+STEP_COLUMNS: Tuple[Column, ...] = (
+    Column("step", COUNTER, "int64", "steps", "this worker's step, warm-up included, from 0"),
+    Column("global_step", COUNTER, "int64", "steps", "the job's step after this one"),
+    Column("start_mono_ns", TIME, "int64", "ns", "host's monotonic clock when the step began"),
+    Column("end_mono_ns", TIME, "int64", "ns", "host's monotonic clock when the step ended"),
+    Column("loss", GAUGE, "float32", "", "training loss of the step"),
+)
+
+_ON_GPU: Dict[str, str] = {
+    GPU.key: "gpu_util_pct",
+    GPU_MEMORY.key: "gpu_mem_util_pct",
+    NET_TX.key: "nic_tx_bytes",
+    NET_RX.key: "nic_rx_bytes",
+}
+# A machine without a GPU: CPU time stands in for GPU utilisation; resident memory is flat and stands in for nothing, so
+# memory utilisation is the hardware counters' or null.
+_ON_CPU: Dict[str, str] = {**_ON_GPU, GPU.key: "task_cpu_ns", GPU_MEMORY.key: "task_mem_traffic_bytes"}
+
+
+def column_of(resource: Resource, device: str) -> Column:
+    """The trace column that shows `resource` on a device kind (`cpu` or a GPU)."""
+    name = (_ON_CPU if device == CPU else _ON_GPU)[resource.key]
+    found: Optional[Column] = next((column for column in TRACE_COLUMNS if column.name == name), None)
+    assert found is not None
+    return found

@@ -1,0 +1,106 @@
+"""The closed list of datasets and models: names, families and ordinary sizes. How they are built is in workloads/.
+
+It is vocabulary and not code so that an experiment file with a wrong name is refused on the controller, with the
+nearest right one, and so that splits by architecture need no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from driple.contracts.errors import UnknownName
+
+IMAGE = "image"
+SEQUENCE = "sequence"
+RATING = "rating"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What a model reads."""
+
+    name: str
+    kind: str
+    """`image`, `sequence` or `rating`."""
+    size: Optional[int]
+    """Ordinary image side in pixels, or sequence length in tokens; None where there is no such thing."""
+    classes: int
+    """Labels of an image set, vocabulary of a text, items of a rating table."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One architecture of the zoo."""
+
+    name: str
+    family: str
+    """What a split by architecture must not put on both sides."""
+    datasets: Tuple[str, ...]
+    """What it can be trained on, the ordinary one first."""
+    size: Optional[int] = None
+    """Ordinary input size where it differs from the dataset's."""
+
+
+DATASETS: Dict[str, Dataset] = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset("cifar10", IMAGE, 32, 10),
+        Dataset("imagenet", IMAGE, 224, 1000),
+        Dataset("europarl", SEQUENCE, 50, 32000),
+        Dataset("movielens", RATING, None, 3706),
+    )
+}
+
+
+def _models(family: str, dataset: str, names: str, size: Optional[int] = None) -> Tuple[Model, ...]:
+    return tuple(Model(name, family, (dataset,), size) for name in names.split())
+
+
+MODELS: Dict[str, Model] = {
+    model.name: model
+    for model in (
+        *_models("resnet", "cifar10", "resnet20 resnet32 resnet44 resnet56 resnet110"),
+        *_models("resnet", "cifar10", "resnet20_v2 resnet32_v2 resnet44_v2 resnet56_v2 resnet110_v2"),
+        *_models("densenet", "cifar10", "densenet40_k12 densenet100_k12 densenet100_k24"),
+        Model("alexnet", "alexnet", ("imagenet", "cifar10")),
+        *_models("trivial", "imagenet", "trivial"),
+        *_models("lenet", "imagenet", "lenet", size=28),
+        *_models("overfeat", "imagenet", "overfeat", size=231),
+        *_models("vgg", "imagenet", "vgg11 vgg16 vgg19"),
+        *_models("googlenet", "imagenet", "googlenet"),
+        *_models("inception", "imagenet", "inception3 inception4", size=299),
+        *_models("resnet", "imagenet", "resnet50 resnet101 resnet152"),
+        *_models("resnet", "imagenet", "resnet50_v1.5 resnet101_v1.5 resnet152_v1.5"),
+        *_models("resnet", "imagenet", "resnet50_v2 resnet101_v2 resnet152_v2"),
+        *_models("mobilenet", "imagenet", "mobilenet mobilenetv2"),
+        *_models("densenet", "imagenet", "densenet121 densenet169 densenet201"),
+        *_models("nasnet", "imagenet", "nasnet"),
+        *_models("xception", "imagenet", "xception", size=299),
+        *_models("nmt", "europarl", "nmt_small nmt_medium nmt_big"),
+        *_models("transformer", "europarl", "transformer transformer_big transformer_relative transformer_aan"),
+        *_models("gpt", "europarl", "gpt2_small"),
+        *_models("ncf", "movielens", "ncf"),
+    )
+}
+
+OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")
+
+
+def find_model(name: str) -> Model:
+    """The model of that name, or an error with the nearest one and the whole list."""
+    if name not in MODELS:
+        raise UnknownName("model", name, tuple(MODELS))
+    return MODELS[name]
+
+
+def ordinary_size(model: Optional[Model], dataset: Dataset) -> Optional[int]:
+    """Image side or sequence length of `model` on `dataset` where the user says nothing.
+
+    Args:
+        model: None for a user's own model.
+        dataset: what it reads.
+    """
+    if model is not None and model.size is not None and dataset.name == model.datasets[0]:
+        return model.size
+    return dataset.size

@@ -1,0 +1,1 @@
+"""The graph network that predicts what a run will do."""

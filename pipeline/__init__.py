@@ -1,0 +1,1 @@
+"""Traces and graphs become datasets."""

@@ -9,24 +9,28 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_type_hints
+from functools import lru_cache
+from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
 from driple.contracts.errors import BadInput, shown, unknown
 from driple.contracts.setting import Setting
 
 T = TypeVar("T")
-_HINTS: Dict[type, Dict[str, Any]] = {}
+_SCALARS = (str, int, float, bool, type(None))
 
 
 def to_plain(value: Any, *, omit_defaults: bool = False) -> Any:
     """Dataclasses to dictionaries, tuples to lists, settings to their text."""
-    if isinstance(value, Setting):
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is Setting:
         return str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(kind):
         return {
-            field.name: to_plain(getattr(value, field.name), omit_defaults=omit_defaults)
-            for field in dataclasses.fields(value)
-            if not (omit_defaults and _is_default(field, getattr(value, field.name)))
+            name: to_plain(item, omit_defaults=omit_defaults)
+            for name, default in _defaults(kind)
+            if (item := getattr(value, name)) != default or not omit_defaults
         }
     if isinstance(value, (list, tuple)):
         return [to_plain(item, omit_defaults=omit_defaults) for item in value]
@@ -56,10 +60,13 @@ def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
     return result
 
 
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    if field.default_factory is not dataclasses.MISSING:
-        return bool(value == field.default_factory())
-    return field.default is not dataclasses.MISSING and bool(value == field.default)
+@lru_cache(maxsize=None)
+def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
+    """Field names with their defaults; dataclasses.MISSING, which equals nothing, where there is none."""
+    return tuple(
+        (field.name, field.default if field.default_factory is dataclasses.MISSING else field.default_factory())
+        for field in dataclasses.fields(kind)
+    )
 
 
 def _decode(kind: Any, value: Any, place: str) -> Any:
@@ -90,9 +97,7 @@ def _decode_setting(value: Any, place: str) -> Setting:
 
 def _decode_dataclass(kind: Any, value: Any, place: str) -> Any:
     mapping = _expect(dict, value, place)
-    if kind not in _HINTS:
-        _HINTS[kind] = get_type_hints(kind)
-    hints = _HINTS[kind]
+    hints = _hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     for key in mapping:
         if key not in fields:
@@ -107,6 +112,11 @@ def _decode_dataclass(kind: Any, value: Any, place: str) -> Any:
         return kind(**arguments)
     except BadInput as error:
         raise BadInput(_at(place, str(error))) from None
+
+
+@lru_cache(maxsize=None)
+def _hints(kind: type) -> Dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _expect(kind: Any, value: Any, place: str) -> Any:

@@ -114,8 +114,9 @@ class RunSpec:
     repetition: int = 0
 
     def __post_init__(self) -> None:
-        placed = sorted(task for group in self.together for task in group)
-        if placed != sorted(self.setting.tasks):
+        placed = [task for group in self.together for task in group]
+        tasks = self.setting.tasks
+        if len(placed) != len(tasks) or set(placed) != set(tasks):
             raise BadInput(f"together: expected each task of {self.setting} exactly once")
 
     @property

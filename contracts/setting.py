@@ -57,9 +57,9 @@ class Setting:
         if not _DEVICE.fullmatch(self.device):
             raise BadSetting(f"device {shown(self.device)}: expected letters and digits such as v100 or 2080ti")
         if not 0 <= self.servers <= MAX_TASKS_OF_A_ROLE:
-            raise BadSetting(f"{self.servers} parameter servers: expected 0 to {MAX_TASKS_OF_A_ROLE}")
+            raise BadSetting(f"parameter servers: expected 0 to {MAX_TASKS_OF_A_ROLE}")
         if not 1 <= self.workers <= MAX_TASKS_OF_A_ROLE:
-            raise BadSetting(f"{self.workers} workers: expected 1 to {MAX_TASKS_OF_A_ROLE}")
+            raise BadSetting(f"workers: expected 1 to {MAX_TASKS_OF_A_ROLE}")
         if self.network != PCIE and not _RATE.fullmatch(self.network):
             raise BadSetting(f"network {shown(self.network)}: expected pcie or a link rate such as 100m, 1g, 40g")
 
@@ -86,7 +86,7 @@ class Setting:
                 network=network,
             )
         except BadSetting as error:
-            raise BadSetting(_complaint(text, f"{error}; ")) from None
+            raise BadSetting(_complaint(text, f"{error} in ")) from None
 
     @property
     def one_machine(self) -> bool:
@@ -112,10 +112,10 @@ def _count(digits: str) -> int:
     return int(digits) if len(digits) < 10 else MAX_TASKS_OF_A_ROLE + 1
 
 
-def _complaint(text: object, reason: str = "") -> str:
+def _complaint(text: object, reason: str = "expected ") -> str:
     known = {spelling: entry.setting for entry in PUBLISHED for spelling in (entry.name, str(entry.setting))}
     guess = nearest(str(text)[:80], known, cutoff=0.0) or PUBLISHED[0].name
-    return f"{shown(text)} is not a setting: {reason}expected {GRAMMAR}; the nearest known is {str(known[guess])!r}"
+    return f"{shown(text)} is not a setting: {reason}{GRAMMAR}; the nearest known is {str(known[guess])!r}"
 
 
 @dataclass(frozen=True)

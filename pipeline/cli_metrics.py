@@ -1,0 +1,7 @@
+"""driple-metrics: burst and idle of any trace."""
+
+from __future__ import annotations
+
+from driple.contracts.command import planned_command
+
+main = planned_command("driple-metrics", "Print burst duration, idle duration and burst amount of every series in a trace file.", "driple-metrics trace.parquet --json")

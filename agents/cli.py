@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from driple.contracts.command import planned_command
 
-main = planned_command("driple-sample", "Sample the GPU, the network interface and a task's CPU at a fixed rate into one trace file.", "driple-sample --hz 200 --for 10 --nic eth0 --gpu 0 --pid 1234 --out trace.parquet")
+main = planned_command(
+    prog="driple-sample",
+    description="Sample the GPU, the network interface and a task's CPU at a fixed rate into one trace file.",
+    example="driple-sample --hz 200 --for 10 --nic eth0 --gpu 0 --pid 1234 --out trace.parquet",
+)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Callable, NoReturn, Optional, Sequence
+from typing import Any, NoReturn, Optional, Protocol, Sequence
 
 from driple.contracts.errors import DripleError, NotInThisVersion
 
-Main = Callable[[Optional[Sequence[str]]], int]
+
+class Main(Protocol):
+    """A command's entry: arguments (the process's own if None) to exit code."""
+
+    def __call__(self, argv: Optional[Sequence[str]] = None) -> int:
+        """Runs the command."""
 
 
 class CommandParser(argparse.ArgumentParser):

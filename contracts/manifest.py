@@ -22,7 +22,7 @@ STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
 
 @dataclass(frozen=True)
 class ClockFit:
-    """How a host's monotonic clock maps to the controller's: `controller = host - offset`, interpolated between probes."""
+    """How a host's monotonic clock maps to the controller's: `controller = host - offset`, between probes linearly."""
 
     offset_before_ns: int
     offset_after_ns: int

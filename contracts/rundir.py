@@ -1,12 +1,12 @@
 """RunPaths: the only place that knows the file names of a run directory, and how a file is put there.
 
-    <output>/<experiment>/<run-id>/
-        run.json                 the Manifest
-        job.json                 the JobSpec that every task read
-        trace/<task>.parquet     samples
-        steps/<task>.parquet     training steps
-        graph/<role>.parquet     the graph that ran
-        logs/<task>.log          what the task said
+<output>/<experiment>/<run-id>/
+    run.json                 the Manifest
+    job.json                 the JobSpec that every task read
+    trace/<task>.parquet     samples
+    steps/<task>.parquet     training steps
+    graph/<role>.parquet     the graph that ran
+    logs/<task>.log          what the task said
 """
 
 from __future__ import annotations

@@ -135,9 +135,7 @@ def _published(name: str, machines: int) -> Published:
     topology = "homo" if "/ho-" in name else "hetero"
     match = _TOLERANT.fullmatch(name)
     assert match is not None
-    setting = Setting(
-        match["device"].lower(), int(match["servers"]), int(match["workers"]), match["network"].lower()
-    )
+    setting = Setting(match["device"].lower(), int(match["servers"]), int(match["workers"]), match["network"].lower())
     return Published(name, setting, topology, machines)
 
 

@@ -151,8 +151,8 @@ class _Builder:
         value: Any = self.mapping(done.parts) if done.is_mapping else done.parts
         self.add(Node(value, done.line, size, depth), done.anchor)
 
-    def alias(self, anchor: str, line: int) -> None:
-        if anchor not in self.anchors:
+    def alias(self, anchor: str | None, line: int) -> None:
+        if anchor is None or anchor not in self.anchors:
             raise self.fault(line, f"alias *{anchor} has no anchor before it")
         node = self.anchors[anchor]
         if node is None:

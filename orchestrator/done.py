@@ -20,5 +20,7 @@ def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str]) -> frozen
     except OSError as error:
         raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None
     return frozenset(
-        run_id for run_id in run_ids if run_id in present and is_sealed(RunPaths(output, experiment, run_id).manifest, run_id)
+        run_id
+        for run_id in run_ids
+        if run_id in present and is_sealed(RunPaths(output, experiment, run_id).manifest, run_id)
     )

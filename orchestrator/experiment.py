@@ -97,7 +97,9 @@ def load_experiment(path: Path) -> Experiment:
     root = open_document(path, str(path), faults)
     if root is None or not isinstance(root.value, dict):
         if root is not None:
-            root.fault(f"expected an experiment (a mapping with {', '.join(list(KEYS)[:3])}, ...), got {shown(root.value)}")
+            root.fault(
+                f"expected an experiment (a mapping with {', '.join(list(KEYS)[:3])}, ...), got {shown(root.value)}"
+            )
         raise FileFaults(list(faults.found))
     experiment = _read(root, path)
     faults.raise_if_any()
@@ -160,7 +162,9 @@ def _networks(at: At) -> tuple[NetworkCondition, ...]:
     for entry in at.items() if isinstance(at.value, list) else [at]:
         keys = entry.keys(NETWORK_AXES)
         axes = {name: keys[name].many(parse) for name, parse in NETWORK_AXES.items() if name in keys}
-        for rate, delay, loss in itertools.product(axes.get("rate", (None,)), axes.get("delay", (0.0,)), axes.get("loss", (0.0,))):
+        for rate, delay, loss in itertools.product(
+            axes.get("rate", (None,)), axes.get("delay", (0.0,)), axes.get("loss", (0.0,))
+        ):
             found[NetworkCondition(rate, delay or 0.0, loss or 0.0)] = None
     if at.value == []:
         at.fault("expected at least one condition, got an empty list")
@@ -181,7 +185,7 @@ def _measurement(root: At, keys: dict[str, At]) -> Measurement:
         steps=steps,
         duration_s=duration,
         warmup_steps=keys["warmup_steps"].one(integer(0), 5) if "warmup_steps" in keys else 5,
-        sampling_hz=keys["sampling_hz"].one(number(0.999, 1000), 100.0) if "sampling_hz" in keys else 100.0,
+        sampling_hz=keys["sampling_hz"].one(number(1, 1000), 100.0) if "sampling_hz" in keys else 100.0,
         threads=keys["threads"].one(integer(1, 1024), 1) if "threads" in keys else 0,
     )
 
@@ -203,9 +207,10 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
                 keys["network"].fault(f"{setting} is one machine: there is no link to condition")
             elif condition.rate_mbit and condition.rate_mbit > setting.link_mbit:
                 keys["network"].fault(f"rate {condition.rate_mbit:g}mbit is above the link of {setting}")
-        for strategy in {workload.strategy for workload in experiment.workloads}:
+        for strategy in sorted({workload.strategy for workload in experiment.workloads}):
             if (strategy == "allreduce") != (setting.servers == 0):
-                keys["setting"].fault(f"{setting} has {setting.servers} servers; strategy {strategy} needs {'none' if strategy == 'allreduce' else 'at least one'}")
+                needed = "no servers (p0)" if strategy == "allreduce" else "at least one server"
+                keys["setting"].fault(f"strategy {strategy} needs {needed}, and {setting} has {setting.servers}")
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")

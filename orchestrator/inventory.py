@@ -1,8 +1,8 @@
 """Hosts: the inventory file, the embedded lab, and this machine.
 
-    defaults: {user: driple, work_dir: ~/driple}       # for every host that does not say otherwise
-    hosts:
-      gpu1: {gpus: {v100: 2}, networks: {1g: {address: 192.0.2.11, nic: eno1}}}
+defaults: {user: driple, work_dir: ~/driple}       # for every host that does not say otherwise
+hosts:
+  gpu1: {gpus: {v100: 2}, networks: {1g: {address: 192.0.2.11, nic: eno1}}}
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.contracts.setting import CPU, Setting
+from driple.contracts.setting import CPU, PCIE, Setting
 from driple.orchestrator.reading import At, Expected, Faults, integer, open_document, text
 
 HOST_KEYS: dict[str, str] = {
@@ -62,10 +62,13 @@ class HostSpec:
         """Its GPUs of that kind; none for `cpu`."""
         return tuple(self.gpus.get(device, ()))
 
+    def is_on(self, network: str) -> bool:
+        """Whether it is on that network; a host that lists none is taken to be on every one."""
+        return network == PCIE or not self.networks or network in self.networks
+
     def serves(self, setting: Setting) -> bool:
         """Whether it has the setting's device and is on its network."""
-        on_network = setting.one_machine or not self.networks or setting.network in self.networks
-        return on_network and (setting.device == CPU or bool(self.gpu_indices(setting.device)))
+        return self.is_on(setting.network) and (setting.device == CPU or bool(self.gpu_indices(setting.device)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +128,9 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
     for host_name, at in parts["hosts"].entries().items() if "hosts" in parts else ():
         own = {} if at.value is None else at.keys(HOST_KEYS)
         # One way to run tasks replaces the other, also when the other is a default.
-        inherited = {k: v for k, v in defaults.items() if not ({"python", "image"} >= {k} and {"python", "image"} & set(own))}
+        inherited = {
+            k: v for k, v in defaults.items() if not ({"python", "image"} >= {k} and {"python", "image"} & set(own))
+        }
         hosts.append(_read_host(host_name, at, {**inherited, **own}))
     if "hosts" in parts and isinstance(parts["hosts"].value, dict) and not hosts:
         parts["hosts"].fault("expected at least one host")

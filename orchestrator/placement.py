@@ -44,17 +44,26 @@ def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Place
     """
     kind = policy.kind or (PACKED if setting.one_machine else SPREAD)
     if kind == PACKED and not setting.one_machine:
-        raise BadInput(f"{setting} spans machines, and placement is packed; leave placement out, or use a ...-pcie setting")
+        raise BadInput(
+            f"{setting} spans machines, and placement is packed; leave placement out, or use a ...-pcie setting"
+        )
     hosts = inventory.for_setting(setting)
     if kind == EXPLICIT:
         return _place_explicitly(setting, policy.explicit or {}, hosts, inventory)
     if setting.one_machine:
         if kind == SPREAD:
-            raise BadInput(f"{setting} is one machine, and placement is spread; leave placement out, or name a link rate")
-        fitting = [host for host in hosts if setting.device == CPU or len(host.gpu_indices(setting.device)) >= setting.workers]
+            raise BadInput(
+                f"{setting} is one machine, and placement is spread; leave placement out, or name a link rate"
+            )
+        fitting = [
+            host for host in hosts if setting.device == CPU or len(host.gpu_indices(setting.device)) >= setting.workers
+        ]
         if not fitting:
-            raise BadInput(f"{setting} needs one host with {_gpus(setting.workers, setting.device)}; {_there_is(setting, inventory)}")
-        return _fill(setting, {task: fitting[0] for task in setting.tasks})
+            raise BadInput(
+                f"{setting} needs one host with {_gpus(setting.workers, setting.device)}; "
+                f"{_there_is(setting, inventory)}"
+            )
+        return _fill(setting, dict.fromkeys(setting.tasks, fitting[0]))
     return _place_spread(setting, policy.machines, hosts, inventory)
 
 
@@ -104,13 +113,14 @@ def _ring(setting: Setting, hosts: Sequence[HostSpec], count: int) -> Sequence[H
 def _place_explicitly(
     setting: Setting, by_host: Mapping[str, Sequence[str]], hosts: Sequence[HostSpec], inventory: Inventory
 ) -> tuple[Placed, ...]:
-    by_name = {host.name: host for host in hosts}
+    # A host without the setting's GPU can still hold servers, so of written hosts only the network counts here.
+    by_name = {host.name: host for host in inventory.hosts or hosts}
     chosen: dict[str, HostSpec] = {}
     for name, tasks in by_host.items():
         if name not in by_name:
-            if name in inventory.names:
-                raise BadInput(f"host {name!r} cannot take part in {setting}: it is not one {_that_serve(setting)}")
             raise BadInput(unknown("host", name, tuple(by_name)))
+        if not by_name[name].is_on(setting.network):
+            raise BadInput(f"host {name!r} is not on a {setting.network} network, which {setting} needs")
         for task in tasks:
             if task not in setting.tasks:
                 raise BadInput(unknown(f"task of {setting}", task, setting.tasks))

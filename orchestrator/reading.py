@@ -133,7 +133,10 @@ def _kind(value: object) -> str:
 
 LARGEST = 2**31 - 1
 _UNITS = {
-    "duration": ({"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}, "a duration with its unit such as '500ms', '60s' or '5min'"),
+    "duration": (
+        {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0},
+        "a duration with its unit such as '500ms', '60s' or '5min'",
+    ),
     "rate": ({"kbit": 0.001, "mbit": 1.0, "gbit": 1000.0}, "a rate with its unit such as '100mbit' or '1gbit'"),
     "share": ({"%": 1.0}, "a percentage such as '0.5%'"),
 }
@@ -162,13 +165,13 @@ def integer(lowest: int, highest: int = LARGEST) -> Callable[[object], int]:
     return parse
 
 
-def number(above: float, highest: float) -> Callable[[object], float]:
-    """A number that is more than `above` and at most `highest`."""
+def number(lowest: float, highest: float) -> Callable[[object], float]:
+    """A number within limits."""
 
     def parse(value: object) -> float:
-        if type(value) not in (int, float) or not above < float(value) <= highest:  # type: ignore[arg-type]
-            raise Expected(f"a number above {above:g} and at most {highest:g}")
-        return float(value)  # type: ignore[arg-type]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
+            raise Expected(f"a number from {lowest:g} to {highest:g}")
+        return float(value)
 
     return parse
 

@@ -17,7 +17,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns as wide as their widest cell, two spaces apart."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
 
 
 def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> str:
@@ -35,7 +37,11 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
         for number, run in enumerate(runs, 1)
     ]
     placements: dict[Setting, tuple[Placed, ...]] = {run.spec.setting: run.tasks for run in runs}
-    tasks = [(setting, item.task, item.host, "-" if item.gpu is None else item.gpu) for setting in placements for item in placements[setting]]
+    tasks = [
+        (setting, item.task, item.host, "-" if item.gpu is None else item.gpu)
+        for setting in placements
+        for item in placements[setting]
+    ]
     measured = experiment.measurement
     length = f"{measured.steps} steps" if measured.steps else f"{measured.duration_s:g} s"
     return "\n".join(
@@ -90,7 +96,11 @@ def zoo_json() -> dict[str, Any]:
 def zoo_text() -> str:
     """The zoo as a table."""
     rows = [
-        (entry["name"], entry["family"], ", ".join(f"{name} ({size or '-'})" for name, size in entry["datasets"].items()))
+        (
+            entry["name"],
+            entry["family"],
+            ", ".join(f"{name} ({size or '-'})" for name, size in entry["datasets"].items()),
+        )
         for entry in zoo_json()["models"]
     ]
     return f"{table(('model', 'family', 'dataset (ordinary size)'), rows)}\n\n{len(rows)} models"

@@ -1,13 +1,13 @@
 """The workloads of an experiment: grids, named lists of grids, include and exclude.
 
-    defaults: {optimiser: momentum}       # for every grid; a size applies to the models that have it
-    workloads:
-      - use: paper-cifar10                # a list of the shared file; axes beside it replace the list's
-        batch_size: [32, 64]
-      - model: [resnet50, vgg16]          # every combination of the axes
-        batch_size: [32, 64]
-        exclude: [{model: vgg16, batch_size: 64}]
-        include: [{model: vgg16, batch_size: 16}]   # the same grid with these axes replaced
+defaults: {optimiser: momentum}       # for every grid; a size applies to the models that have it
+workloads:
+  - use: paper-cifar10                # a list of the shared file; axes beside it replace the list's
+    batch_size: [32, 64]
+  - model: [resnet50, vgg16]          # every combination of the axes
+    batch_size: [32, 64]
+    exclude: [{model: vgg16, batch_size: 64}]
+    include: [{model: vgg16, batch_size: 16}]   # the same grid with these axes replaced
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ AXES: dict[str, Axis] = {
     "sharding": Axis(choice("sharding", SHARDINGS), "how variables go to servers; balanced if left out"),
     "image_size": Axis(integer(8, 4096), "side in pixels; the model's ordinary size if left out"),
     "sequence_length": Axis(integer(2, 65536), "tokens; the dataset's ordinary length if left out"),
-    "width": Axis(number(0, 64), "multiplier of channels or hidden units; 1 if left out"),
+    "width": Axis(number(0.01, 64), "multiplier of channels or hidden units; 1 if left out"),
 }
 GRID_KEYS: dict[str, str] = {
     "use": "a named list of the shared workload file",
@@ -161,7 +161,8 @@ class WorkloadReader:
 
     def _expand(self, at: At, axes: Values) -> Found:
         """Every combination of the axes, as a workload."""
-        merged = {**self.defaults, **axes}
+        given = {**self.defaults, **axes}
+        merged = {name: given[name] for name in AXES if name in given}  # one order, whoever said what
         self._count += math.prod(len(values) for values in merged.values())
         if self._count > MAX_COMBINATIONS:
             at.fault(f"{self._count} combinations; an experiment has at most {MAX_COMBINATIONS}")

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from driple.contracts.command import planned_command
 
-main = planned_command("driple-build-dataset", "Turn run directories into one dataset per setting.", "driple-build-dataset traces/")
+main = planned_command(
+    prog="driple-build-dataset",
+    description="Turn run directories into one dataset per setting.",
+    example="driple-build-dataset traces/",
+)

@@ -4,4 +4,8 @@ from __future__ import annotations
 
 from driple.contracts.command import planned_command
 
-main = planned_command("driple-metrics", "Print burst duration, idle duration and burst amount of every series in a trace file.", "driple-metrics trace.parquet --json")
+main = planned_command(
+    prog="driple-metrics",
+    description="Print burst duration, idle duration and burst amount of every series in a trace file.",
+    example="driple-metrics trace.parquet --json",
+)

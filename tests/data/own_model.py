@@ -1,0 +1,8 @@
+"""A user's own model, as an experiment names it: own_model.py:build."""
+
+
+def build(images):
+    """Logits of ten classes from the mean of each colour."""
+    import tensorflow as tf
+
+    return tf.compat.v1.layers.dense(tf.reduce_mean(images, axis=(1, 2)), 10)

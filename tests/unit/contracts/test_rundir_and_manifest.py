@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.manifest import FAILED, SEALED, ClockFit, Manifest, TaskRecord, is_sealed
+from driple.contracts.rundir import RunPaths, replacing
+from driple.contracts.runspec import Measurement, RunSpec, Workload
+from driple.contracts.setting import Setting
+
+SPEC = RunSpec(
+    setting=Setting.parse("cpu-p0w1-1g"),
+    workload=Workload("ncf", "movielens", 256, strategy="allreduce"),
+    measurement=Measurement(duration_s=1.5),
+    together=(("worker:0",),),
+)
+MANIFEST = Manifest(
+    run=SPEC,
+    run_id=SPEC.id,
+    status=SEALED,
+    tasks=(TaskRecord("worker:0", "lab1", 0, "nic:eth0", {"nic": {"asked_s": 0.01}}),),
+    clocks={"lab1": ClockFit(5, 7, 30_000)},
+    versions={"tensorflow": "2.21.0"},
+)
+
+
+def test_paths_are_those_of_the_design() -> None:
+    paths = RunPaths("traces", "p2w2", "id")
+    found = [
+        paths.manifest,
+        paths.job,
+        paths.trace("ps:0"),
+        paths.steps("worker:1"),
+        paths.graph("worker"),
+        paths.log("ps:0"),
+    ]
+    assert [str(path) for path in found] == [
+        "traces/p2w2/id/run.json",
+        "traces/p2w2/id/job.json",
+        "traces/p2w2/id/trace/ps-0.parquet",
+        "traces/p2w2/id/steps/worker-1.parquet",
+        "traces/p2w2/id/graph/worker.parquet",
+        "traces/p2w2/id/logs/ps-0.log",
+    ]
+
+
+def test_manifest_round_trip(tmp_path: Path) -> None:
+    MANIFEST.write(tmp_path / "run.json")
+    assert Manifest.read(tmp_path / "run.json") == MANIFEST
+    assert is_sealed(tmp_path / "run.json", SPEC.id)
+    assert not is_sealed(tmp_path / "run.json", "another")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_failed_run_is_not_sealed(tmp_path: Path) -> None:
+    replace(MANIFEST, status=FAILED).write(tmp_path / "run.json")
+    assert not is_sealed(tmp_path / "run.json", SPEC.id)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not valid JSON"),
+        (json.dumps({"schema_version": 1})[:-3], "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "schema version None, this release reads 1"),
+        ('{"schema_version": 2}', "schema version 2, this release reads 1"),
+        ('{"schema_version": 1}', "key 'run' is missing"),
+    ],
+)
+def test_a_broken_manifest_is_corrupt_and_never_sealed(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(CorruptRun, match=message):
+        Manifest.read(path)
+    assert not is_sealed(path, SPEC.id)
+
+
+def test_a_missing_manifest_is_corrupt(tmp_path: Path) -> None:
+    with pytest.raises(CorruptRun, match="No such file"):
+        Manifest.read(tmp_path / "run.json")
+    assert not is_sealed(tmp_path / "run.json", SPEC.id)
+
+
+def test_a_manifest_cannot_carry_another_runs_name() -> None:
+    with pytest.raises(BadInput, match="is not the identity of the run it holds"):
+        replace(MANIFEST, run_id="x")
+    with pytest.raises(BadInput, match="expected one of running, sealed, failed"):
+        replace(MANIFEST, status="good")
+
+
+def test_replacing_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), replacing(path) as stream:
+        stream.write("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_replacing_follows_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with replacing(tmp_path / "file") as stream:
+            stream.write("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "file").read_text() == "new"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driple.contracts.manifest import SEALED, Manifest
+from driple.contracts.rundir import RunPaths
+from driple.contracts.runspec import RunSpec
+from driple.orchestrator.cli import main
+from driple.orchestrator.experiment import load_experiment
+from driple.orchestrator.plan import plan
+
+
+def test_dry_run_prints_a_table_with_counts_and_hosts(
+    checkout: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([str(checkout / "experiments/p2w2.yaml"), "--dry-run", "--output", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "p2w2: 10 runs (1 setting x 10 workloads x 1 network condition x 1 repetition), 0 done, 10 to do" in out
+    assert "cpu-p2w2-1g  worker:1  lab4" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_says_what_is_done(checkout: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = checkout / "experiments/p2w2.yaml"
+    run = plan(load_experiment(path))[3]
+    paths = RunPaths(tmp_path, "p2w2", run.id)
+    paths.root.mkdir(parents=True)
+    Manifest(run=run.spec, run_id=run.id, status=SEALED).write(paths.manifest)
+    assert main([str(path), "--dry-run", "--json", "--output", str(tmp_path)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["counts"] == {"runs": 10, "done": 1, "to_do": 9}
+    assert [entry["id"] for entry in shown["runs"] if entry["done"]] == [run.id]
+    assert all({"id", "setting", "workload", "tasks", "done"} <= set(entry) for entry in shown["runs"])
+    assert shown["runs"][0]["tasks"][0] == {"task": "ps:0", "host": "lab1", "gpu": None}
+    assert RunSpec.from_json(run.spec.to_json()).to_json()["workload"] == shown["runs"][3]["workload"]
+
+
+def test_without_dry_run_it_says_that_it_cannot_run_yet(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(checkout / "experiments/p2w2.yaml")]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
+    assert "cannot run it yet" in captured.err
+
+
+def test_output_that_is_a_file(checkout: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "traces").touch()
+    assert main([str(checkout / "experiments/p2w2.yaml"), "--dry-run", "--output", str(tmp_path / "traces")]) == 2
+    assert "Not a directory" in capsys.readouterr().err
+
+
+def test_list_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list-models"]) == 0
+    assert "48 models" in capsys.readouterr().out
+    assert main(["--list-models", "--json"]) == 0
+    models = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)["models"]}
+    assert models["inception3"] == {"name": "inception3", "family": "inception", "datasets": {"imagenet": 299}}
+    assert models["alexnet"]["datasets"] == {"imagenet": 224, "cifar10": 32}
+
+
+@pytest.mark.parametrize("argv", [[], ["x.yaml", "--list-models"], ["--frobnicate"], ["a", "b"]])
+def test_wrong_arguments(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_reader_that_stops_early_is_no_error(checkout: Path) -> None:
+    driple_run = f"{sys.executable} -m driple.orchestrator.cli"
+    command = f"{driple_run} {checkout}/experiments/v100-p1w2-pcie.yaml --dry-run --json | head -c 9"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, '{"experim', "")

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driple.contracts.errors import FileFaults
+from driple.contracts.runspec import Measurement, NetworkCondition
+from driple.orchestrator.experiment import Experiment, Timeouts, load_experiment
+from driple.orchestrator.placement import Policy
+
+HEAD = "setting: cpu-p1w2-1g\nsteps: 5\n"
+
+
+def load(folder: Path, text: str) -> Experiment:
+    path = folder / "sweep.yaml"
+    path.write_text(text)
+    return load_experiment(path)
+
+
+def faults(folder: Path, text: str) -> list[str]:
+    with pytest.raises(FileFaults) as raised:
+        load(folder, text)
+    return [str(fault).removeprefix(str(folder) + "/") for fault in raised.value.faults]
+
+
+def workloads(folder: Path, text: str) -> list[str]:
+    return [workload.label for workload in load(folder, HEAD + text).workloads]
+
+
+def test_every_key(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text(
+        """
+        defaults: {user: driple, work_dir: /scratch/driple, python: /opt/py/bin/python}
+        hosts:
+          a: {address: 192.0.2.1, port: 2200, gpus: {v100: 2}, identity_file: ~/.ssh/cluster, data_dir: /data}
+          b: {gpus: {v100: [1, 3]}, image: driple/workload, networks: {1g: {address: 192.0.2.9, nic: eno1}, 40g: {}}}
+          c:
+        """
+    )
+    (tmp_path / "lists.yaml").write_text("small: [{model: [resnet20, resnet32]}]")
+    experiment = load(
+        tmp_path,
+        """
+        name: my-sweep
+        setting: [v100-p1w2-1g, V100-P2w2/he-1G]
+        hosts: hosts.yaml
+        placement: {spread: 2}
+        defaults: {optimiser: adam}
+        workload_lists: lists.yaml
+        workloads:
+          - use: small
+            batch_size: [8, 16]
+        duration: 2min
+        warmup_steps: 0
+        sampling_hz: 250
+        threads: 2
+        network:
+          - {rate: [100mbit, 1gbit], loss: 0.5%}
+          - {delay: 5ms}
+        repetitions: 3
+        seed: 7
+        timeouts: {start: 90s, step: 1min, run: 2h, stop: 500ms}
+        retries: 0
+        retry_wait: 30s
+        """,
+    )
+    assert experiment.name == "my-sweep"
+    assert [str(setting) for setting in experiment.settings] == ["v100-p1w2-1g", "v100-p2w2-1g"]
+    assert experiment.policy == Policy(kind="spread", machines=2)
+    assert len(experiment.workloads) == 4
+    assert {(w.model, w.batch_size, w.optimiser, w.image_size) for w in experiment.workloads} == {
+        (model, batch, "adam", 32) for model in ("resnet20", "resnet32") for batch in (8, 16)
+    }
+    assert experiment.measurement == Measurement(duration_s=120.0, warmup_steps=0, sampling_hz=250.0, threads=2)
+    assert experiment.networks == (
+        NetworkCondition(100.0, 0.0, 0.5),
+        NetworkCondition(1000.0, 0.0, 0.5),
+        NetworkCondition(None, 5.0, 0.0),
+    )
+    assert (experiment.repetitions, experiment.seed, experiment.retries, experiment.retry_wait_s) == (3, 7, 0, 30.0)
+    assert experiment.timeouts == Timeouts(start_s=90.0, step_s=60.0, run_s=7200.0, stop_s=0.5)
+    a, b, c = experiment.inventory.hosts
+    assert (a.address, a.user, a.port, a.python, a.image, a.data_dir) == (
+        "192.0.2.1", "driple", 2200, "/opt/py/bin/python", None, "/data",
+    )  # fmt: skip
+    assert (b.image, b.gpu_indices("v100"), b.networks["1g"].nic) == ("driple/workload", (1, 3), "eno1")
+    assert (c.address, c.work_dir, c.gpu_indices("v100")) == ("c", "/scratch/driple", ())
+
+
+def test_the_least_that_an_experiment_says(tmp_path: Path) -> None:
+    experiment = load(tmp_path, HEAD + "workloads: [{model: resnet50}]")
+    (workload,) = experiment.workloads
+    assert (workload.dataset, workload.image_size, workload.batch_size, workload.update) == (
+        "imagenet",
+        224,
+        32,
+        "sync",
+    )
+    assert (experiment.name, experiment.inventory.kind) == ("sweep", "lab")
+
+
+def test_ordinary_sizes_written_out_are_the_same_workload(tmp_path: Path) -> None:
+    said = load(tmp_path, HEAD + "workloads: [{model: inception3, image_size: 299, width: 1, dataset: imagenet}]")
+    assert said.workloads == load(tmp_path, HEAD + "workloads: [{model: inception3}]").workloads
+
+
+def test_grid_exclude_include(tmp_path: Path) -> None:
+    assert workloads(
+        tmp_path,
+        """
+workloads:
+  - model: [resnet20, resnet32]
+    batch_size: [8, 16]
+    exclude:
+      - {model: resnet32, batch_size: 16}
+    include:
+      - {model: resnet44}
+      - {model: resnet32, batch_size: 4, update: async}
+""",
+    ) == [
+        "resnet20-b8-s32-momentum-sync",
+        "resnet20-b16-s32-momentum-sync",
+        "resnet32-b8-s32-momentum-sync",
+        "resnet44-b8-s32-momentum-sync",
+        "resnet44-b16-s32-momentum-sync",
+        "resnet32-b4-s32-momentum-async",
+    ]
+
+
+def test_exclude_matches_what_was_left_to_defaults(tmp_path: Path) -> None:
+    text = "workloads: [{model: [resnet20, resnet50], exclude: [{dataset: imagenet}]}]"
+    assert workloads(tmp_path, text) == ["resnet20-b32-s32-momentum-sync"]
+
+
+def test_a_workload_named_twice_is_done_once(tmp_path: Path) -> None:
+    assert len(workloads(tmp_path, "workloads: [{model: [resnet20, vgg16]}, {model: resnet20, batch_size: 32}]")) == 2
+
+
+def test_a_default_size_applies_to_models_that_have_it(tmp_path: Path) -> None:
+    text = "defaults: {image_size: [16, 24], sequence_length: 8}\nworkloads: [{model: [resnet20, transformer, ncf]}]"
+    assert [label.split("-")[:3] for label in workloads(tmp_path, text)] == [
+        ["resnet20", "b32", "s16"], ["resnet20", "b32", "s24"], ["transformer", "b32", "s8"],
+        ["ncf", "b32", "momentum"],
+    ]  # fmt: skip
+
+
+def test_lists_use_lists(tmp_path: Path) -> None:
+    (tmp_path / "workloads.yaml").write_text(
+        "all: [{use: some, batch_size: 4}, {model: vgg16}]\nsome: [{model: resnet20, batch_size: [8, 16]}]\n"
+    )
+    assert workloads(tmp_path, "workloads: [{use: all, update: async}]") == [
+        "resnet20-b4-s32-momentum-async",
+        "vgg16-b32-s224-momentum-async",
+    ]
+
+
+def test_lists_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "workloads.yaml").write_text("a: [{use: b}]\nb: [{use: a}]\n")
+    assert faults(tmp_path, HEAD + "workloads: [{use: a}]") == [
+        "workloads.yaml:2: b[0].use: workload lists use one another in a circle: a -> b -> a"
+    ]
+
+
+def test_faults_of_named_files_say_which_file(tmp_path: Path) -> None:
+    (tmp_path / "workloads.yaml").write_text("a: [{model: resnet20, batch_size: 0}]\n")
+    (tmp_path / "hosts.yaml").write_text(
+        "hosts:\n  x: {prot: 22}\n  y: {port: 70000, python: p, image: i}\n  z z: {gpus: {V100: two}}\n"
+    )
+    found = faults(tmp_path, HEAD + "hosts: hosts.yaml\nworkloads: [{use: a}]\n")
+    assert [fault.partition(" (known")[0] for fault in found] == [
+        "hosts.yaml:2: hosts.x: unknown key 'prot'; did you mean 'port'?",
+        "hosts.yaml:3: hosts.y.image: a task runs in an image or with a python, not both",
+        "hosts.yaml:3: hosts.y.port: expected a whole number from 1 to 65535, got 70000",
+        "hosts.yaml:4: hosts.z z: expected a host name without spaces, slashes and colons",
+        "hosts.yaml:4: hosts.z z.gpus.V100: expected a GPU kind in lower case without spaces, as in a setting: "
+        "v100, 2080ti, titanrtx",
+        "hosts.yaml:4: hosts.z z.gpus.V100: expected a whole number from 1 to 256, got 'two'",
+        "workloads.yaml:1: a[0].batch_size: expected a positive integer, got 0",
+    ]
+
+
+def test_own_model_is_another_workload_when_its_code_changes(tmp_path: Path) -> None:
+    code = tmp_path / "net.py"
+    text = HEAD + 'workloads: [{model: "net.py:build", dataset: cifar10}]'
+    code.write_text("def build(x): return x")
+    first = load(tmp_path, text).workloads
+    code.write_text("def build(x): return x + 1")
+    assert load(tmp_path, text).workloads != first
+    assert first[0].image_size == 32
+
+
+def test_aliases_report_a_fault_once_per_place(tmp_path: Path) -> None:
+    text = (
+        HEAD + "workloads:\n  - model: resnet20\n    batch_size: &b [8, bad]\n  - model: resnet32\n    batch_size: *b\n"
+    )
+    assert faults(tmp_path, text) == [
+        "sweep.yaml:5: workloads[0].batch_size[1]: expected a positive integer, got 'bad'",
+        "sweep.yaml:5: workloads[1].batch_size[1]: expected a positive integer, got 'bad'",
+    ]
+
+
+def test_a_file_name_that_is_no_folder_name(tmp_path: Path) -> None:
+    path = tmp_path / "my sweep!.yaml"
+    path.write_text(HEAD + "workloads: [{model: resnet20}]")
+    with pytest.raises(FileFaults, match="give the experiment a name: key"):
+        load_experiment(path)

@@ -110,7 +110,7 @@ def _read(root: At, path: Path) -> Experiment:
     keys = root.keys(KEYS, required=("setting", "workloads"))
     settings = keys["setting"].many(Setting.parse) if "setting" in keys else ()
     folder = path.parent
-    defaults = read_axes(root, keys["defaults"].keys(AXES)) if "defaults" in keys else {}
+    defaults = read_axes(keys["defaults"].keys(AXES)) if "defaults" in keys else {}
     workloads = WorkloadReader(folder, defaults, keys.get("workload_lists"))
     experiment = Experiment(
         name=_name(root, keys.get("name"), path),

@@ -16,6 +16,7 @@ from driple.contracts.errors import BadInput, Fault, FileFaults, shown, unknown
 from driple.orchestrator.document import Node, read_file
 
 T = TypeVar("T")
+MAX_FAULTS = 1000
 
 
 class Expected(BadInput):
@@ -30,8 +31,11 @@ class Faults:
     """In the order found, each once: an alias or a grid can lead to the same place many times."""
 
     def add(self, fault: Fault) -> None:
-        """Notes one fault."""
+        """Notes one fault; gives up on a file with too many of them."""
         self.found[fault] = None
+        if len(self.found) > MAX_FAULTS:
+            self.found[Fault(fault.source, None, "", f"more than {MAX_FAULTS} faults; reading ends here")] = None
+            self.raise_if_any()
 
     def raise_if_any(self) -> None:
         """Ends the reading if anything was wrong."""
@@ -77,10 +81,13 @@ class At:
         if not items:
             self.fault("expected at least one value, got an empty list")
         failed: Any = object()
-        passed = [value for item in items if (value := item.one(parse, failed)) is not failed]
-        for index, value in enumerate(passed):
-            if value in passed[:index] and len(passed) == len(items):
-                items[index].fault(f"stands twice in this list: {shown(items[index].value)}")
+        passed: dict[T, None] = {}
+        for item in items:
+            value = item.one(parse, failed)
+            if value in passed:
+                item.fault(f"stands twice in this list: {shown(item.value)}")
+            elif value is not failed:
+                passed[value] = None
         return tuple(passed)
 
     def items(self) -> list[At]:

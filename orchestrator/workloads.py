@@ -77,7 +77,7 @@ Found = dict[Workload, None]
 """Workloads in order, each once."""
 
 
-def read_axes(at: At, keys: Mapping[str, At]) -> Values:
+def read_axes(keys: Mapping[str, At]) -> Values:
     """The axes among the keys of a grid, or of `defaults`."""
     return {name: keys[name].many(axis.parse) for name, axis in AXES.items() if name in keys}
 
@@ -116,7 +116,7 @@ class WorkloadReader:
 
     def _read_entry(self, at: At, replaced: Values, trail: tuple[str, ...]) -> Found:
         keys = at.keys(GRID_KEYS)
-        axes = {**read_axes(at, keys), **replaced}
+        axes = {**read_axes(keys), **replaced}
         if "use" in keys:
             found = self._use(keys["use"], axes, trail)
         elif "model" in axes:
@@ -132,7 +132,7 @@ class WorkloadReader:
                 keys["include"].fault("include goes with axes, not with use; add another entry to the list instead")
             else:
                 for extra in keys["include"].items():
-                    found.update(self._expand(extra, {**axes, **read_axes(extra, extra.keys(AXES))}))
+                    found.update(self._expand(extra, {**axes, **read_axes(extra.keys(AXES))}))
         return found
 
     def _use(self, at: At, axes: Values, trail: tuple[str, ...]) -> Found:
@@ -205,11 +205,26 @@ class WorkloadReader:
             return None
 
     def _exclude(self, at: At, found: Found) -> None:
+        # By axis and value: a long list of exclusions looks at what each could match, not at everything each time.
+        index: dict[str, dict[Any, list[Workload]]] = {}
         for entry in at.items():
-            wanted = read_axes(entry, entry.keys(AXES))
-            matching = [w for w in found if all(getattr(w, axis) in values for axis, values in wanted.items())]
-            if isinstance(entry.value, dict) and (not matching or not wanted):
-                entry.fault("matches no combination of this grid" if wanted else "expected at least one axis")
-                continue
+            wanted = read_axes(entry.keys(AXES))
+            if entry.value == {}:
+                entry.fault("expected at least one axis")
+            if not wanted or not all(wanted.values()) or not found:
+                continue  # nothing to match, or a fault that is told already
+            for axis in wanted.keys() - index.keys():
+                buckets = index[axis] = {}
+                for workload in found:
+                    buckets.setdefault(getattr(workload, axis), []).append(workload)
+            candidates = {axis: [index[axis].get(value, []) for value in wanted[axis]] for axis in wanted}
+            fewest = min(candidates.values(), key=lambda buckets: sum(map(len, buckets)))
+            matching = [
+                workload
+                for workload in itertools.chain(*fewest)
+                if all(getattr(workload, axis) in values for axis, values in wanted.items())
+            ]
+            if not matching:
+                entry.fault("matches no combination of this grid")
             for workload in matching:
-                del found[workload]
+                found.pop(workload, None)

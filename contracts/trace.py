@@ -14,9 +14,13 @@ from driple.contracts.setting import CPU
 
 SCHEMA_VERSION = 1
 
+METADATA_KEY = "driple"
+"""Key of a trace's Parquet metadata: JSON with the schema version, the quality of every source and how it was read."""
+
 TIME = "time"
 COUNTER = "counter"
 GAUGE = "gauge"
+NAME = "name"
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Column:
 
     name: str
     kind: str
-    """`time`, `counter` (only grows, but for wraps and resets) or `gauge`."""
+    """`time`, `counter` (only grows, but for wraps and resets), `gauge`, or `name` (says what a row is about)."""
     type: str
     """Arrow type."""
     unit: str
@@ -34,6 +38,7 @@ class Column:
 
 TRACE_COLUMNS: Tuple[Column, ...] = (
     Column("t_mono_ns", TIME, "int64", "ns", "host's monotonic clock at the read"),
+    Column("t_real_ns", TIME, "int64", "ns", "host's wall clock at the same moment, about once a second"),
     Column("gpu_util_pct", GAUGE, "float32", "%", "share of time in which a kernel ran"),
     Column("gpu_mem_util_pct", GAUGE, "float32", "%", "share of time in which device memory was read or written"),
     Column("gpu_mem_used_bytes", GAUGE, "int64", "B", "device memory in use"),
@@ -49,6 +54,19 @@ TRACE_COLUMNS: Tuple[Column, ...] = (
     Column("task_mem_traffic_bytes", COUNTER, "int64", "B", "memory traffic by hardware counters, where there are any"),
     Column("host_cpu_busy_ns", COUNTER, "int64", "ns", "CPU time of all that runs on the host"),
     Column("host_mem_used_bytes", GAUGE, "int64", "B", "memory of the host in use"),
+)
+
+FLOW_COLUMNS: Tuple[Column, ...] = (
+    Column("t_mono_ns", TIME, "int64", "ns", "host's monotonic clock at the read"),
+    Column("flow", NAME, "uint64", "", "the kernel's number of the socket: tells apart flows that reuse a port"),
+    Column("local_address", NAME, "string", "", "address at this host"),
+    Column("local_port", NAME, "int32", "", "port at this host"),
+    Column("remote_address", NAME, "string", "", "address at the other end"),
+    Column("remote_port", NAME, "int32", "", "port at the other end"),
+    Column("of_task", NAME, "int32", "", "1 where the socket is the task's, 0 where not, null where unknown"),
+    Column("bytes_acked", COUNTER, "uint64", "B", "bytes sent that the other end has acknowledged"),
+    Column("bytes_received", COUNTER, "uint64", "B", "bytes received"),
+    Column("retransmits", COUNTER, "int64", "segments", "segments that were sent again"),
 )
 
 STEP_COLUMNS: Tuple[Column, ...] = (

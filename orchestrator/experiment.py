@@ -127,6 +127,8 @@ def _read(root: At, path: Path) -> Experiment:
         retries=keys["retries"].one(integer(0, 100), 1) if "retries" in keys else 1,
         retry_wait_s=keys["retry_wait"].one(duration_s, 5.0) if "retry_wait" in keys else 5.0,
     )
+    if "workloads" in keys and not experiment.workloads and not root.faults.found:
+        keys["workloads"].fault("every combination is excluded; no workload is left")
     _check_together(experiment, root, keys)
     return experiment
 

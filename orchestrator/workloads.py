@@ -207,15 +207,16 @@ class WorkloadReader:
     def _exclude(self, at: At, found: Found) -> None:
         # By axis and value: a long list of exclusions looks at what each could match, not at everything each time.
         index: dict[str, dict[Any, list[Workload]]] = {}
+        everything = tuple(found)  # entries may overlap: each is held against the whole grid
         for entry in at.items():
             wanted = read_axes(entry.keys(AXES))
             if entry.value == {}:
                 entry.fault("expected at least one axis")
-            if not wanted or not all(wanted.values()) or not found:
+            if not wanted or not all(wanted.values()) or not everything:
                 continue  # nothing to match, or a fault that is told already
             for axis in wanted.keys() - index.keys():
                 buckets = index[axis] = {}
-                for workload in found:
+                for workload in everything:
                     buckets.setdefault(getattr(workload, axis), []).append(workload)
             candidates = {axis: [index[axis].get(value, []) for value in wanted[axis]] for axis in wanted}
             fewest = min(candidates.values(), key=lambda buckets: sum(map(len, buckets)))

@@ -133,6 +133,21 @@ def test_exclude_matches_what_was_left_to_defaults(tmp_path: Path) -> None:
     assert workloads(tmp_path, text) == ["resnet20-b32-s32-momentum-sync"]
 
 
+def test_exclusions_may_overlap_and_may_not_leave_nothing(tmp_path: Path) -> None:
+    grid = "workloads: [{model: [resnet20, vgg16], batch_size: [1, 2], exclude: [%s]}]"
+    overlapping = grid % "{model: vgg16}, {batch_size: 2, model: vgg16}, {batch_size: 2}"
+    assert workloads(tmp_path, overlapping) == ["resnet20-b1-s32-momentum-sync"]
+    assert faults(tmp_path, HEAD + grid % "{update: sync}") == [
+        "sweep.yaml:3: workloads: every combination is excluded; no workload is left"
+    ]
+
+
+def test_reading_gives_up_on_a_file_with_too_many_faults(tmp_path: Path) -> None:
+    found = faults(tmp_path, HEAD + f"workloads: [{{model: resnet20, batch_size: [{', '.join('x' * 2000)}]}}]")
+    assert len(found) == 1002
+    assert found[0] == "sweep.yaml: more than 1000 faults; reading ends here"
+
+
 def test_a_workload_named_twice_is_done_once(tmp_path: Path) -> None:
     assert len(workloads(tmp_path, "workloads: [{model: [resnet20, vgg16]}, {model: resnet20, batch_size: 32}]")) == 2
 

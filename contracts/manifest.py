@@ -116,6 +116,8 @@ def is_sealed(path: Path, run_id: str) -> bool:
 
 def _load(path: Path) -> Any:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be read for ever
+            raise CorruptRun(f"{path}: not a regular file")
         return json.loads(path.read_bytes())
     except OSError as error:
         raise CorruptRun(f"{path}: {error.strerror}") from None

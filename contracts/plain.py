@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from functools import lru_cache
 from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
@@ -120,8 +121,14 @@ def _hints(kind: type) -> Dict[str, Any]:
 
 
 def _expect(kind: Any, value: Any, place: str) -> Any:
-    if kind is float and type(value) is int:
-        return float(value)
+    if kind is float and type(value) in (int, float):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise BadInput(_at(place, f"expected a finite number, got {shown(value)}"))
+        return number
     if type(value) is not kind:  # bool is an int to isinstance, and never meant as one here
         raise BadInput(_at(place, f"expected {kind.__name__}, got {shown(value)}"))
     return value

@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import contextmanager
+import uuid
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Iterator, Union
+from typing import IO, Any, Iterator, Union
 
 
 class RunPaths:
@@ -51,24 +51,20 @@ def file_name(task: str) -> str:
 
 
 @contextmanager
-def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[str]]:
+def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
     On an error the old file stays and the new one is removed.
     """
     target = Path(path)
-    encoding = None if "b" in mode else "utf-8"
-    descriptor, beside = tempfile.mkstemp(dir=str(target.parent), prefix=f".{target.name}.", suffix=".partial")
+    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        with open(descriptor, mode, encoding=encoding) as stream:
+        with open(beside, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        # mkstemp makes files that only their owner can read; sealed files follow the user's umask like any other.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(beside, 0o666 & ~umask)
-        os.replace(beside, str(target))
+        os.replace(beside, target)
     except BaseException:  # also KeyboardInterrupt: nothing half-written may stay
-        os.unlink(beside)
+        with suppress(FileNotFoundError):
+            beside.unlink()
         raise

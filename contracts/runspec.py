@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Optional, Tuple
 
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.plain import content_hash, from_plain, to_plain
 from driple.contracts.setting import Setting
+from driple.contracts.zoo import MODELS
 
 IDENTITY_VERSION = 1
 """Part of every run's hash. Raise it when a default below changes its meaning."""
@@ -48,6 +49,11 @@ class Workload:
     code_sha256: Optional[str] = None
     """Of the user's own model file: changed code is another workload."""
 
+    def __post_init__(self) -> None:
+        for name, known in (("update", UPDATES), ("strategy", STRATEGIES), ("sharding", SHARDINGS)):
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
+
     @property
     def label(self) -> str:
         """Short and readable; not unique."""
@@ -57,7 +63,12 @@ class Workload:
         size = self.image_size or self.sequence_length
         if size:
             parts.append(f"s{size}")
+        known = MODELS.get(self.model)
+        if known is None or self.dataset != known.datasets[0]:
+            parts.append(self.dataset)
         parts += [self.optimiser, self.update if self.strategy == "ps" else self.strategy]
+        if self.sharding != "balanced":
+            parts.append(self.sharding)
         return "-".join(parts)
 
 

@@ -22,16 +22,17 @@ CPU = "cpu"
 
 # Counts are bounded so that a typing slip (p1w20000) is an error and not a plan for 20 000 processes.
 MAX_TASKS_OF_A_ROLE = 1024
+MAX_TEXT = 100
 
 _DEVICE = re.compile(r"[a-z0-9]*[a-z][a-z0-9]*", re.ASCII)
 _RATE = re.compile(r"[1-9][0-9]{0,3}[mg]", re.ASCII)
 _TEXT = re.compile(r"(?P<device>[a-z0-9]+)-p(?P<servers>[0-9]+)w(?P<workers>[0-9]+)-(?P<network>[a-z0-9]+)", re.ASCII)
 _TOLERANT = re.compile(
-    r"""(?:\d+[_\s]+)?                                      # the running number of a published file
+    r"""(?:\d+_)?                                           # the running number of a published file
         (?P<device>[a-z0-9](?:[a-z0-9 ]*[a-z0-9])?)
         [-_\s/]* (?<![a-z0-9]) ps? (?P<servers>\d+) [-_\s/]* w (?P<workers>\d+)
         (?:[-_\s/]* (?:homo|hetero|ho|he))?                 # the paper's topology
-        [-_\s/]* (?P<network>pci-?e|\d+\s*(?:m|g)(?:be|bit|bps)?)
+        [-_\s/]+ (?P<network>pci-?e|\d+\s*(?:m|g)(?:be|bit|bps)?)
         (?:\.pkl)?""",
     re.ASCII | re.VERBOSE | re.IGNORECASE,
 )
@@ -60,7 +61,7 @@ class Setting:
             raise BadSetting(f"parameter servers: expected 0 to {MAX_TASKS_OF_A_ROLE}")
         if not 1 <= self.workers <= MAX_TASKS_OF_A_ROLE:
             raise BadSetting(f"workers: expected 1 to {MAX_TASKS_OF_A_ROLE}")
-        if self.network != PCIE and not _RATE.fullmatch(self.network):
+        if self.network != PCIE and (not _RATE.fullmatch(self.network) or self.network.endswith("000m")):
             raise BadSetting(f"network {shown(self.network)}: expected pcie or a link rate such as 100m, 1g, 40g")
 
     def __str__(self) -> str:
@@ -73,11 +74,13 @@ class Setting:
         Raises:
             BadSetting: shows the grammar and the nearest published name.
         """
-        stripped = text.strip() if isinstance(text, str) else ""
+        # The patterns try many ways to cut a text: a very long one would take for ever.
+        stripped = text.strip() if isinstance(text, str) and len(text) <= MAX_TEXT else ""
         match = _TEXT.fullmatch(stripped) or _TOLERANT.fullmatch(stripped)
         if match is None:
             raise BadSetting(_complaint(text))
         network = re.sub(r"[-\s]|be$|bit$|bps$", "", match["network"].lower())
+        network = re.sub(r"000m$", "g", network)  # 1000m is 1g: one link, one setting
         try:
             return cls(
                 device=match["device"].lower().replace(" ", ""),

@@ -27,7 +27,7 @@ MAX_DEPTH = 24
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # 15 digits: beyond it a float is no longer the number that was written.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,14})", re.ASCII)
-_NUMBER = re.compile(r"[-+]?(0|[1-9][0-9]{0,14})(\.[0-9]{1,15})?([eE][-+]?[0-9]{1,2})?", re.ASCII)
+_NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]{0,14})(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?", re.ASCII)
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -179,7 +179,8 @@ class _Builder:
                 for source in value.value if isinstance(value.value, list) else [value]:
                     if not isinstance(source.value, dict):
                         raise self.fault(key.line, f"<<: expected a mapping to merge, got {shown(source.plain())}")
-                    merged = {**source.value, **merged}
+                    for inherited in source.value:
+                        merged.setdefault(inherited, source.value[inherited])
             elif name in own:
                 raise self.fault(key.line, f"key {shown(name)} stands twice (first on line {own[name].line})")
             else:

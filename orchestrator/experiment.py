@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ KEYS: dict[str, str] = {
     "setting": "a setting, or a list of them",
     "hosts": "lab (the embedded default), local, or an inventory file",
     "placement": "packed, spread, {spread: machines} or {explicit: {host: [tasks]}}; follows the setting if left out",
-    "defaults": "axes of every grid that does not say otherwise",
+    "defaults": "axes (but model) of every grid that does not say otherwise",
     "workloads": "a list of grids; every combination of a grid's axes is a workload",
     "workload_lists": "file with named lists of grids; workloads.yaml beside the experiment if left out",
     "steps": "measured steps of each worker, after warm-up",
@@ -44,7 +45,7 @@ KEYS: dict[str, str] = {
     "network": "condition of the data link, {rate, delay, loss}; a list in any of them, or of them, is a sweep",
     "repetitions": "how often each run is done; 1 if left out",
     "seed": "1 if left out; repetition r of a run uses seed + r",
-    "timeouts": "{start, step, run, stop}: how long each may take",
+    "timeouts": "{start, step, run, stop}: how long each may take; 2min, 2min, duration + 1h, 20s if left out",
     "retries": "how often a failed run is tried again; 1 if left out",
     "retry_wait": "pause before a run is tried again; 5s if left out",
 }
@@ -62,8 +63,8 @@ class Timeouts:
     """From the first process to the first step of the last worker."""
     step_s: float = 120.0
     """One training step."""
-    run_s: float = 3600.0
-    """The whole run."""
+    run_s: float | None = None
+    """The whole run; None for an hour beyond its duration."""
     stop_s: float = 20.0
     """From asking a task to end to its end."""
 
@@ -110,7 +111,9 @@ def _read(root: At, path: Path) -> Experiment:
     keys = root.keys(KEYS, required=("setting", "workloads"))
     settings = keys["setting"].many(Setting.parse) if "setting" in keys else ()
     folder = path.parent
-    defaults = read_axes(keys["defaults"].keys(AXES)) if "defaults" in keys else {}
+    defaults = (
+        read_axes(keys["defaults"].keys([axis for axis in AXES if axis != "model"])) if "defaults" in keys else {}
+    )
     workloads = WorkloadReader(folder, defaults, keys.get("workload_lists"))
     experiment = Experiment(
         name=_name(root, keys.get("name"), path),
@@ -135,6 +138,7 @@ def _read(root: At, path: Path) -> Experiment:
 
 def _name(root: At, at: At | None, path: Path) -> str:
     def safe(value: object) -> str:
+        value = str(value) if type(value) is int else value  # name: 2026
         if not isinstance(value, str) or not _NAME.fullmatch(value):
             raise Expected("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
         return value
@@ -164,6 +168,9 @@ def _networks(at: At) -> tuple[NetworkCondition, ...]:
     for entry in at.items() if isinstance(at.value, list) else [at]:
         keys = entry.keys(NETWORK_AXES)
         axes = {name: keys[name].many(parse) for name, parse in NETWORK_AXES.items() if name in keys}
+        if math.prod(map(len, axes.values())) + len(found) > MAX_RUNS:
+            entry.fault(f"{math.prod(map(len, axes.values()))} conditions; an experiment has at most {MAX_RUNS} runs")
+            continue
         for rate, delay, loss in itertools.product(
             axes.get("rate", (None,)), axes.get("delay", (0.0,)), axes.get("loss", (0.0,))
         ):
@@ -199,20 +206,33 @@ def _timeouts(at: At) -> Timeouts:
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
     """What each key allows by itself and the others do not."""
-    for setting in experiment.settings:
-        try:
-            place(setting, experiment.policy, experiment.inventory)
-        except BadInput as error:
-            (keys.get("placement") or keys["setting"]).fault(str(error))
-        for condition in experiment.networks if "network" in keys else ():
-            if setting.link_mbit is None:
-                keys["network"].fault(f"{setting} is one machine: there is no link to condition")
-            elif condition.rate_mbit and condition.rate_mbit > setting.link_mbit:
-                keys["network"].fault(f"rate {condition.rate_mbit:g}mbit is above the link of {setting}")
-        for strategy in sorted({workload.strategy for workload in experiment.workloads}):
-            if (strategy == "allreduce") != (setting.servers == 0):
-                needed = "no servers (p0)" if strategy == "allreduce" else "at least one server"
-                keys["setting"].fault(f"strategy {strategy} needs {needed}, and {setting} has {setting.servers}")
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")
+        return
+    duration, limit = experiment.measurement.duration_s, experiment.timeouts.run_s
+    if duration is not None and limit is not None and limit <= duration:
+        keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
+    hosts_known = experiment.inventory.kind != "ssh" or experiment.inventory.hosts
+    strategies = sorted({workload.strategy for workload in experiment.workloads})
+    for setting in experiment.settings:
+        if hosts_known:  # else that is the fault, and told already
+            try:
+                place(setting, experiment.policy, experiment.inventory)
+            except BadInput as error:
+                (keys.get("placement") or keys["setting"]).fault(str(error))
+        if "network" in keys:
+            _check_network(setting, experiment.networks, keys["network"])
+        for strategy in strategies:
+            if (strategy == "allreduce") != (setting.servers == 0):
+                needed = "no servers (p0)" if strategy == "allreduce" else "at least one server"
+                keys["setting"].fault(f"strategy {strategy} needs {needed}, and {setting} has {setting.servers}")
+
+
+def _check_network(setting: Setting, conditions: tuple[NetworkCondition, ...], at: At) -> None:
+    if setting.link_mbit is None:
+        at.fault(f"{setting} is one machine: there is no link to condition")
+        return
+    fastest = max((condition.rate_mbit or 0.0 for condition in conditions), default=0.0)
+    if fastest > setting.link_mbit:
+        at.fault(f"rate {fastest:g}mbit is above the link of {setting}")

@@ -7,13 +7,14 @@ hosts:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import CPU, PCIE, Setting
-from driple.orchestrator.reading import At, Expected, Faults, integer, open_document, text
+from driple.orchestrator.reading import At, Expected, Faults, existing_file, integer, open_document, text
 
 HOST_KEYS: dict[str, str] = {
     "address": "name or address to connect to; the host's name if left out, so that ~/.ssh/config can hold the rest",
@@ -32,6 +33,7 @@ NETWORK_KEYS: dict[str, str] = {
     "nic": "the interface that carries it",
 }
 MAX_GPU = 255
+_WAYS = {"python", "image"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,10 @@ def read_hosts(at: At, folder: Path) -> Inventory:
     name = at.one(text, "lab")
     if name in ("lab", "local"):
         return Inventory(kind=name)
-    path = folder / Path(name).expanduser()
-    if not path.is_file():
-        at.fault(f"expected lab, local or an inventory file, got {name!r}, and there is no file {str(path)!r}")
+    try:
+        path = existing_file(folder, name)
+    except BadInput as error:
+        at.fault(f"expected lab, local or an inventory file: {error}")
         return Inventory(kind="ssh")
     return read_inventory(path, str(path), at.faults)
 
@@ -124,32 +127,45 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
         return Inventory(kind="ssh")
     parts = root.keys(("defaults", "hosts"), required=("hosts",))
     defaults = parts["defaults"].keys(set(HOST_KEYS) - {"address"}) if "defaults" in parts else {}
-    hosts = []
+    hosts: list[HostSpec] = []
+    seen: dict[tuple[str, int | None], str] = {}
     for host_name, at in parts["hosts"].entries().items() if "hosts" in parts else ():
         own = {} if at.value is None else at.keys(HOST_KEYS)
         # One way to run tasks replaces the other, also when the other is a default.
-        inherited = {
-            k: v for k, v in defaults.items() if not ({"python", "image"} >= {k} and {"python", "image"} & set(own))
-        }
-        hosts.append(_read_host(host_name, at, {**inherited, **own}))
+        own_way = bool(_WAYS & own.keys())
+        inherited = {key: value for key, value in defaults.items() if not (own_way and key in _WAYS)}
+        host = _read_host(host_name, at, {**inherited, **own})
+        other = seen.setdefault((host.address, host.port), host_name)
+        if other != host_name:
+            at.fault(f"is the same machine as {other!r}: both are at {host.address!r}")
+        hosts.append(host)
     if "hosts" in parts and isinstance(parts["hosts"].value, dict) and not hosts:
         parts["hosts"].fault("expected at least one host")
     return Inventory(kind="ssh", hosts=tuple(hosts))
 
 
+def _word(value: object) -> str:
+    """A host name, address or login: nothing that ssh or a shell could take for something else."""
+    if not isinstance(value, str) or not re.fullmatch(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", value):
+        raise Expected("a name or address without spaces, slashes and a leading dash")
+    return value
+
+
 def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
     if "python" in keys and "image" in keys:
         keys["image"].fault("a task runs in an image or with a python, not both")
-    if not name or not name.isprintable() or any(c.isspace() or c in "/:" for c in name):
-        at.fault("expected a host name without spaces, slashes and colons")
+    try:
+        _word(name)
+    except Expected as error:
+        at.fault(f"expected {error} as key")
 
-    def optional(key: str) -> str | None:
-        return keys[key].one(text, "") if key in keys else None
+    def optional(key: str, parse: Callable[[object], str] = text) -> str | None:
+        return keys[key].one(parse, "") if key in keys else None
 
     return HostSpec(
         name=name,
-        address=optional("address") or name,
-        user=optional("user"),
+        address=optional("address", _word) or name,
+        user=optional("user", _word),
         port=keys["port"].one(integer(1, 65535), 22) if "port" in keys else None,
         identity_file=optional("identity_file"),
         gpus=_read_gpus(keys["gpus"]) if "gpus" in keys else {},
@@ -172,6 +188,9 @@ def _read_gpus(at: At) -> dict[str, tuple[int, ...]]:
             found[kind] = entry.many(integer(0, MAX_GPU))
         else:
             found[kind] = tuple(range(entry.one(integer(1, MAX_GPU + 1), 1)))
+    indices = [index for kind_indices in found.values() for index in kind_indices]
+    if len(set(indices)) < len(indices):
+        at.fault("one GPU cannot be of two kinds; say their indices, like {v100: [0, 1], titanrtx: [2]}")
     return found
 
 
@@ -185,7 +204,7 @@ def _read_networks(at: At) -> dict[str, Link]:
             entry.fault("expected the network of a setting as key: 100m, 1g, 40g")
         keys = entry.keys(NETWORK_KEYS)
         found[network] = Link(
-            address=keys["address"].one(text, "") if "address" in keys else None,
-            nic=keys["nic"].one(text, "") if "nic" in keys else None,
+            address=keys["address"].one(_word, "") if "address" in keys else None,
+            nic=keys["nic"].one(_word, "") if "nic" in keys else None,
         )
     return found

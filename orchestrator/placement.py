@@ -79,6 +79,8 @@ def _place_spread(
     setting: Setting, machines: int | None, hosts: Sequence[HostSpec], inventory: Inventory
 ) -> tuple[Placed, ...]:
     """Round robin over hosts, servers first; a worker passes over hosts whose GPUs are taken."""
+    if machines and machines > len(setting.tasks):
+        raise BadInput(f"{setting} has {len(setting.tasks)} tasks, and cannot be spread over {machines} hosts")
     wanted = min(machines or len(hosts), len(setting.tasks))
     if len(hosts) < wanted or len(hosts) < 2 <= len(setting.tasks):
         needed = max(wanted, 2)
@@ -115,27 +117,32 @@ def _place_explicitly(
 ) -> tuple[Placed, ...]:
     # A host without the setting's GPU can still hold servers, so of written hosts only the network counts here.
     by_name = {host.name: host for host in inventory.hosts or hosts}
+    all_tasks = setting.tasks
     chosen: dict[str, HostSpec] = {}
+    wrong: list[str] = []
     for name, tasks in by_host.items():
         if name not in by_name:
-            raise BadInput(unknown("host", name, tuple(by_name)))
-        if not by_name[name].is_on(setting.network):
-            raise BadInput(f"host {name!r} is not on a {setting.network} network, which {setting} needs")
+            wrong.append(unknown("host", name, tuple(by_name)))
+        elif not by_name[name].is_on(setting.network):
+            wrong.append(f"host {name!r} is not on a {setting.network} network, which {setting} needs")
         for task in tasks:
-            if task not in setting.tasks:
-                raise BadInput(unknown(f"task of {setting}", task, setting.tasks))
-            if task in chosen:
-                raise BadInput(f"task {task} is placed twice")
-            chosen[task] = by_name[name]
-    missing = [task for task in setting.tasks if task not in chosen]
+            if task not in all_tasks:
+                wrong.append(unknown(f"task of {setting}", task, all_tasks))
+            elif task in chosen:
+                wrong.append(f"task {task} is placed twice")
+            else:
+                chosen[task] = by_name.get(name, HostSpec(name=name, address=name))
+    missing = [task for task in all_tasks if task not in chosen]
     if missing:
-        raise BadInput(f"{setting} has tasks without a host: {', '.join(missing)}")
+        wrong.append(f"{setting} has tasks without a host: {', '.join(missing)}")
+    if wrong:
+        raise BadInput("; ".join(wrong))
     used = {host.name for host in chosen.values()}
     if setting.one_machine and len(used) > 1:
         raise BadInput(f"{setting} is one machine, and the placement names {len(used)}")
     if not setting.one_machine and len(used) < 2 <= len(setting.tasks):
         raise BadInput(f"{setting} spans machines, and the placement names one")
-    return _fill(setting, {task: chosen[task] for task in setting.tasks})
+    return _fill(setting, {task: chosen[task] for task in all_tasks})
 
 
 def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[Placed, ...]:

@@ -7,6 +7,7 @@ at a file shows all that is wrong with it.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,6 +133,23 @@ def open_document(path: Path, name: str, faults: Faults) -> At | None:
     return None
 
 
+def existing_file(folder: Path, name: str) -> Path:
+    """A file that another file names, relative to its folder.
+
+    Raises:
+        BadInput: it is not there, not readable, or no plain file (a pipe would be read for ever).
+    """
+    try:
+        path = folder / Path(name).expanduser()
+        mode = path.stat().st_mode
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: ~user of nobody
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"cannot read {shown(name, 200)} in {str(folder)!r}: {reason}") from None
+    if not stat.S_ISREG(mode):
+        raise BadInput(f"{str(path)!r} is not a regular file")
+    return path
+
+
 def _kind(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
 
@@ -207,7 +225,7 @@ def duration_s(value: object) -> float:
     seconds = _quantity("duration", value)
     if not 0 < seconds <= 30 * 24 * 3600:
         raise Expected("a duration above 0 and at most 30 days")
-    return seconds
+    return round(seconds, 6)
 
 
 def delay_ms(value: object) -> float:
@@ -231,4 +249,4 @@ def loss_pct(value: object) -> float:
     percent = 0.0 if value in (0, "0") and value is not False else _quantity("share", value)
     if percent >= 100:
         raise Expected("a loss below '100%'")
-    return percent
+    return round(percent, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from driple.contracts.command import printable
 from driple.contracts.plain import to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
@@ -15,7 +16,7 @@ from driple.orchestrator.plan import PlannedRun
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns as wide as their widest cell, two spaces apart."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
+    cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells

@@ -15,16 +15,17 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import UnknownName, shown, unknown
+from driple.contracts.errors import BadInput, UnknownName, shown, unknown
 from driple.contracts.runspec import SHARDINGS, STRATEGIES, UPDATES, Workload
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, ordinary_size
-from driple.orchestrator.reading import At, Expected, choice, integer, number, open_document, text
+from driple.orchestrator.reading import At, Expected, choice, existing_file, integer, number, open_document, text
 
 MAX_COMBINATIONS = 100_000
 LISTS_FILE = "workloads.yaml"
@@ -98,6 +99,7 @@ class WorkloadReader:
         self.lists_file = lists_file
         self._lists: dict[str, At] | None = None
         self._count = 0
+        self._hashes: dict[str, str] = {}
 
     def read(self, at: At, replaced: Values | None = None, trail: tuple[str, ...] = ()) -> Found:
         """All workloads of a list of grids.
@@ -126,13 +128,13 @@ class WorkloadReader:
                 at.fault("key 'model' is missing (or 'use', for a named list)")
             return {}
         if "exclude" in keys:
-            self._exclude(keys["exclude"], found)
+            self._exclude(keys["exclude"], found, may_miss=bool(replaced))
         if "include" in keys:
             if "use" in keys:
                 keys["include"].fault("include goes with axes, not with use; add another entry to the list instead")
             else:
                 for extra in keys["include"].items():
-                    found.update(self._expand(extra, {**axes, **read_axes(extra.keys(AXES))}))
+                    found.update(self._expand(extra, {**axes, **read_axes(extra.keys(AXES)), **replaced}))
         return found
 
     def _use(self, at: At, axes: Values, trail: tuple[str, ...]) -> Found:
@@ -150,10 +152,13 @@ class WorkloadReader:
 
     def _named_lists(self, at: At) -> dict[str, At] | None:
         if self._lists is None:
-            name = self.lists_file.one(text, LISTS_FILE) if self.lists_file else LISTS_FILE
-            path = self.folder / Path(name).expanduser()
-            if not path.is_file():
-                (self.lists_file or at).fault(f"there is no workload file {str(path)!r}")
+            name = self.lists_file.one(text, "") if self.lists_file else LISTS_FILE
+            if not name:
+                return None
+            try:
+                path = existing_file(self.folder, name)
+            except BadInput as error:
+                (self.lists_file or at).fault(f"no file of workload lists: {error}")
                 return None
             root = open_document(path, str(path), at.faults)
             self._lists = root.entries() if root else {}
@@ -179,6 +184,7 @@ class WorkloadReader:
         name = values["model"]
         model = MODELS.get(name)
         if model is None:
+            values["model"] = name = self._inside(name)
             values["code_sha256"] = self._code_hash(at, name)
             if "dataset" not in values:
                 at.fault(f"key 'dataset' is missing: {shown(name)} is your own model, and must say what it reads")
@@ -193,18 +199,34 @@ class WorkloadReader:
             elif values.pop(size, None) is not None and size in said:
                 at.fault(f"{size} does not apply to {name} on {dataset.name}")
                 return None
+        if values.get("strategy") == "allreduce":
+            # Always in lock-step and without servers: both axes would make copies of one run.
+            for axis, only in (("update", "sync"), ("sharding", None)):
+                if values.pop(axis, only) != only and axis in said:
+                    at.fault(f"{axis} does not apply to strategy allreduce{', which is always sync' if only else ''}")
+                    return None
         values.setdefault("batch_size", 32)
         return Workload(**values)
 
-    def _code_hash(self, at: At, model: str) -> str | None:
-        path = self.folder / Path(model.rpartition(":")[0]).expanduser()
-        try:
-            return hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            at.fault(f"model {shown(model)}: cannot read {str(path)!r}: {error.strerror}")
-            return None
+    def _inside(self, model: str) -> str:
+        """A model of the user's own, with one spelling for one file: relative to the experiment where that can be."""
+        file, _, function = model.rpartition(":")
+        path = os.path.normpath(file)
+        if Path(path).is_relative_to(self.folder.absolute()):
+            path = os.path.relpath(path, self.folder.absolute())
+        return f"{path}:{function}"
 
-    def _exclude(self, at: At, found: Found) -> None:
+    def _code_hash(self, at: At, model: str) -> str | None:
+        if model not in self._hashes:
+            try:
+                path = existing_file(self.folder, model.rpartition(":")[0])
+                self._hashes[model] = hashlib.sha256(path.read_bytes()).hexdigest()
+            except (BadInput, OSError) as error:
+                at.fault(f"model {shown(model)}: {getattr(error, 'strerror', None) or error}")
+                return None
+        return self._hashes[model]
+
+    def _exclude(self, at: At, found: Found, *, may_miss: bool) -> None:
         # By axis and value: a long list of exclusions looks at what each could match, not at everything each time.
         index: dict[str, dict[Any, list[Workload]]] = {}
         everything = tuple(found)  # entries may overlap: each is held against the whole grid
@@ -225,7 +247,7 @@ class WorkloadReader:
                 for workload in itertools.chain(*fewest)
                 if all(getattr(workload, axis) in values for axis, values in wanted.items())
             ]
-            if not matching:
+            if not matching and not may_miss:
                 entry.fault("matches no combination of this grid")
             for workload in matching:
                 found.pop(workload, None)

@@ -89,6 +89,12 @@ def test_ci_calls_the_test_command_of_the_readme_and_nothing_else(checkout: Path
     assert "    scripts/check " in (checkout / "README.md").read_text()
 
 
+def test_every_command_is_protected_from_imports(checkout: Path, config: configparser.ConfigParser) -> None:
+    commands = {path.stem for room in ROOMS for path in (checkout / room).rglob("cli*.py")}
+    protected = config["importlinter:contract:commands"]["protected_modules"].split()
+    assert {name.removeprefix("driple.*.") for name in protected} == commands
+
+
 def test_commands_are_those_that_were_promised(config: configparser.ConfigParser) -> None:
     entries = dict(line.split(" = ") for line in config["options.entry_points"]["console_scripts"].strip().splitlines())
     assert sorted(entries) == sorted(f"driple-{name}" for name in COMMANDS)

@@ -30,3 +30,5 @@ def test_every_resource_has_a_trace_column_on_every_device() -> None:
         assert column_of(target.resource, "cpu") in TRACE_COLUMNS
     assert column_of(TARGETS[0].resource, "cpu").name == "task_cpu_ns"
     assert column_of(TARGETS[0].resource, "v100").name == "gpu_util_pct"
+    # Resident memory is flat, and no stand-in for memory utilisation.
+    assert column_of(TARGETS[3].resource, "cpu").name == "task_mem_traffic_bytes"

@@ -87,6 +87,13 @@ def test_a_missing_manifest_is_corrupt(tmp_path: Path) -> None:
     assert not is_sealed(tmp_path / "run.json", SPEC.id)
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    with pytest.raises(CorruptRun, match="not a regular file"):
+        Manifest.read(tmp_path / "run.json")
+    assert not is_sealed(tmp_path / "run.json", SPEC.id)
+
+
 def test_a_manifest_cannot_carry_another_runs_name() -> None:
     with pytest.raises(BadInput, match="is not the identity of the run it holds"):
         replace(MANIFEST, run_id="x")

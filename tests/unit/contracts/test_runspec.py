@@ -66,11 +66,15 @@ def test_id_is_a_safe_folder_name_whatever_the_model_is_called() -> None:
     [
         (("workload", "batch_size"), "big", "workload.batch_size: expected int, got 'big'"),
         (("workload", "batch_size"), True, "workload.batch_size: expected int, got True"),
+        (("workload", "update"), "foo", "workload: unknown update 'foo' (known: sync, async)"),
+        (("workload", "width"), 10**400, "workload.width: expected a finite number, got 1000"),
+        (("workload", "width"), float("nan"), "workload.width: expected a finite number, got nan"),
         (("workload", "colour"), 1, "workload: unknown key 'colour'"),
         (("setting",), "v100", "setting: 'v100' is not a setting"),
         (("measurement", "duration_s"), 3.0, "measurement: exactly one of steps and duration_s"),
         (("together",), [["ps:0"]], "together: expected each task of cpu-p1w2-1g exactly once"),
         (("together",), [["ps:0", "ps:0", "worker:1"]], "together: expected each task"),
+        (("together",), [["ps:0", "worker:0", "worker:1", "ps:0"]], "together: expected each task"),
         (("network",), [], "network: expected dict, got []"),
     ],
 )

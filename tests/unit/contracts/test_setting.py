@@ -74,6 +74,9 @@ def test_fourteen_different_settings_are_published() -> None:
         ("8_TitanRTX-P2w2he-40G.pkl", Setting("titanrtx", 2, 2, "40g")),
         ("Titan RTX-PS4/w4/hetero-40 GbE", Setting("titanrtx", 4, 4, "40g")),
         ("cpu-p0w2-100m", Setting("cpu", 0, 2, "100m")),
+        ("2080 Ti-P1w2/ho-PCIe", Setting("2080ti", 1, 2, "pcie")),
+        ("cpu-p1w2-1000m", Setting("cpu", 1, 2, "1g")),
+        ("cpu-p1w2-40000Mbit", Setting("cpu", 1, 2, "40g")),
     ],
 )
 def test_spellings(text: str, setting: Setting) -> None:
@@ -84,7 +87,8 @@ def test_spellings(text: str, setting: Setting) -> None:
     "text",
     [
         "", "v100", "v100-p1w0-pcie", "v100-p1w2", "v100-p1w2-", "v100-p1w2-0g", "v100-p1w2-10t", "-p1w2-1g",
-        "123-p1w2-1g", "v100-p1w2-pcie-more", "v100-p1w1025-1g", "v100-p1w²-1g", "../x-p1w2-1g",
+        "123-p1w2-1g", "v100-p1w2-pcie-more", "v100-p1w1025-1g", "v100-p1w²-1g", "../x-p1w2-1g", "cpu-p5w101g",
+        "a-p1w" + "1" * 100_000,
         "v100-p1w" + "9" * 5000 + "-1g",
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,16 @@ from driple.contracts.runspec import RunSpec
 from driple.orchestrator.cli import main
 from driple.orchestrator.experiment import load_experiment
 from driple.orchestrator.plan import plan
+
+DRIPLE_RUN = f"{shlex.quote(sys.executable)} -m driple.orchestrator.cli"
+
+
+def experiment(checkout: Path, name: str) -> str:
+    return shlex.quote(str(checkout / "experiments" / f"{name}.yaml"))
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
 
 
 def test_dry_run_prints_a_table_with_counts_and_hosts(
@@ -36,6 +47,9 @@ def test_json_says_what_is_done(checkout: Path, capsys: pytest.CaptureFixture[st
     assert shown["counts"] == {"runs": 10, "done": 1, "to_do": 9}
     assert [entry["id"] for entry in shown["runs"] if entry["done"]] == [run.id]
     assert all({"id", "setting", "workload", "tasks", "done"} <= set(entry) for entry in shown["runs"])
+    assert main([str(path), "--dry-run", "--output", str(tmp_path)]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:11]
+    assert [row.split()[-2] for row in rows] == ["no"] * 3 + ["yes"] + ["no"] * 6
     assert shown["runs"][0]["tasks"][0] == {"task": "ps:0", "host": "lab1", "gpu": None}
     assert RunSpec.from_json(run.spec.to_json()).to_json()["workload"] == shown["runs"][3]["workload"]
 
@@ -71,7 +85,29 @@ def test_wrong_arguments(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_reader_that_stops_early_is_no_error(checkout: Path) -> None:
-    driple_run = f"{sys.executable} -m driple.orchestrator.cli"
-    command = f"{driple_run} {checkout}/experiments/v100-p1w2-pcie.yaml --dry-run --json | head -c 9"
-    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
+    result = shell(f"{DRIPLE_RUN} {experiment(checkout, 'v100-p1w2-pcie')} --dry-run --json | head -c 9")
     assert (result.returncode, result.stdout, result.stderr) == (0, '{"experim', "")
+
+
+def test_a_reader_of_faults_that_stops_early_still_sees_exit_code_2(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"workloads: [{{model: [{', '.join(f'x{n}' for n in range(900))}]}}]")
+    result = shell(f"{DRIPLE_RUN} {shlex.quote(str(path))} 2>&1 | head -c 5; exit ${{PIPESTATUS[0]}}")
+    assert (result.returncode, result.stderr) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "message"),
+    [(">&-", 0, ""), (">/dev/full", 1, "cannot write the output: No space left on device\n")],
+)
+def test_output_that_cannot_be_written(redirection: str, code: int, message: str, checkout: Path) -> None:
+    result = shell(f"{DRIPLE_RUN} {experiment(checkout, 'p2w2')} --dry-run {redirection}")
+    assert (result.returncode, result.stderr) == (code, message)
+
+
+def test_letters_that_a_terminal_lacks_do_not_stop_it(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text("hosts: {hé: , hö: }")
+    (tmp_path / "x.yaml").write_text("setting: cpu-p1w1-1g\nsteps: 1\nhosts: hosts.yaml\nworkloads: [{model: ncf}]")
+    result = shell(f"PYTHONIOENCODING=ascii {DRIPLE_RUN} {shlex.quote(str(tmp_path / 'x.yaml'))} --dry-run")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "h\\xe9" in result.stdout

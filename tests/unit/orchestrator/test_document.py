@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import string
 from typing import Any
 
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 from driple.contracts.errors import BadInput, FileFaults
 from driple.orchestrator.document import parse
 
-words = st.text(string.ascii_letters + string.digits + " :#-[]{},&*!|>'\"%@`é模\n", max_size=12)
+# PyYAML writes the text 1e5 without quotes, and we read a number, as YAML 1.2 and JSON do.
+words = st.text(string.ascii_letters + string.digits + " :#-[]{},&*!|>'\"%@`é模\n", max_size=12).filter(
+    lambda word: not re.fullmatch(r"[-+]?\d+[eE][-+]?\d+", word)
+)
 scalars = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | words
 values = st.recursive(
     scalars,
@@ -38,7 +42,8 @@ def test_any_bytes_are_a_document_or_a_clear_fault(data: bytes) -> None:
     [
         ("010", "010"), ("1:30", "1:30"), ("0x10", "0x10"), ("1_000", "1_000"), ("no", "no"), ("Yes", "Yes"),
         ("2026-11-16", "2026-11-16"), (".inf", ".inf"), (".nan", ".nan"), ("1e999", "1e999"), ("=", "="),
-        ("12", 12), ("-3", -3), ("0.5", 0.5), ("1e3", 1000.0), ("true", True), ("null", None), ("~", None),
+        ("12", 12), ("-3", -3), ("0.5", 0.5), (".5", 0.5), ("1.", 1.0), ("0.3333333333333333", 1 / 3),
+        ("1e3", 1000.0), ("true", True), ("null", None), ("~", None),
         ("'12'", "12"),
         ("9" * 5000, "9" * 5000),
     ],
@@ -62,6 +67,10 @@ def test_anchors_aliases_and_merges() -> None:
     assert plain["one"] == {"a": 1, "b": 9}
     assert plain["two"] == {"a": 1, "b": 2, "c": 4}
     assert plain["again"] == ["x", "y"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key() -> None:
+    assert parse(b"\xef\xbb\xbfa: 1", "f").plain() == {"a": 1}
 
 
 def test_lines() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -160,6 +162,124 @@ def test_a_default_size_applies_to_models_that_have_it(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_grid_wins_over_defaults(tmp_path: Path) -> None:
+    text = "defaults: {batch_size: [1, 2], update: async}\nworkloads: [{model: ncf, batch_size: 64}]"
+    assert workloads(tmp_path, text) == ["ncf-b64-momentum-async"]
+
+
+def test_rows_of_different_workloads_look_different(tmp_path: Path) -> None:
+    found = workloads(
+        tmp_path,
+        "defaults: {image_size: 64}\n"
+        "workloads: [{model: alexnet, dataset: [imagenet, cifar10], sharding: [balanced, round_robin]}]",
+    )
+    assert len(set(found)) == 4
+
+
+def test_all_reduce_has_no_copies(tmp_path: Path) -> None:
+    head = "setting: cpu-p0w2-1g\nsteps: 5\n"
+    text = "defaults: {update: [sync, async], sharding: round_robin}\nworkloads: [{model: ncf, strategy: allreduce%s}]"
+    assert [workload.update for workload in load(tmp_path, head + text % "").workloads] == ["sync"]
+    assert faults(tmp_path, head + text % ", update: async") == [
+        "sweep.yaml:4: workloads[0]: update does not apply to strategy allreduce, which is always sync"
+    ]
+    assert faults(tmp_path, head + text % ", sharding: round_robin") == [
+        "sweep.yaml:4: workloads[0]: sharding does not apply to strategy allreduce"
+    ]
+
+
+def test_axes_beside_use_win_over_the_lists_include_and_its_exclude_may_miss(tmp_path: Path) -> None:
+    (tmp_path / "workloads.yaml").write_text(
+        "a: [{model: resnet20, batch_size: [8, 64], exclude: [{batch_size: 64}],"
+        " include: [{model: resnet32, batch_size: 128}]}]\n"
+    )
+    assert workloads(tmp_path, "workloads: [{use: a}]") == [
+        "resnet20-b8-s32-momentum-sync",
+        "resnet32-b128-s32-momentum-sync",
+    ]
+    assert workloads(tmp_path, "workloads: [{use: a, batch_size: 8}]") == [
+        "resnet20-b8-s32-momentum-sync",
+        "resnet32-b8-s32-momentum-sync",
+    ]
+
+
+@pytest.mark.parametrize("name", ["~nosuchuser/x.yaml", "x" * 300 + ".yaml", "a\0.yaml", "/", "nowhere.yaml"])
+@pytest.mark.parametrize("key", ["hosts", "workload_lists", "model"])
+def test_files_that_cannot_be_read_are_faults(tmp_path: Path, key: str, name: str) -> None:
+    quoted = json.dumps(name)
+    keys = {
+        "hosts": f"hosts: {quoted}\nworkloads: [{{model: ncf}}]",
+        "workload_lists": f"workload_lists: {quoted}\nworkloads: [{{use: a}}]",
+        "model": f"workloads: [{{model: {json.dumps(name.replace('.yaml', '.py') + ':f')}, dataset: cifar10}}]",
+    }
+    assert len(faults(tmp_path, HEAD + keys[key])) == 1
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    (found,) = faults(tmp_path, HEAD + 'workloads: [{model: "pipe.py:f", dataset: cifar10}]')
+    assert found.endswith("pipe.py' is not a regular file")
+
+
+def test_one_spelling_for_one_model_file(tmp_path: Path) -> None:
+    (tmp_path / "net.py").touch()
+    spellings = ["net.py:f", "./net.py:f", "x/../net.py:f", f"{tmp_path}/net.py:f"]
+    found = {load(tmp_path, HEAD + f"workloads: [{{model: '{s}', dataset: cifar10}}]").workloads for s in spellings}
+    assert len(found) == 1
+
+
+def test_one_value_for_one_duration(tmp_path: Path) -> None:
+    head = "setting: cpu-p1w2-1g\nworkloads: [{model: ncf}]\n"
+    assert load(tmp_path, head + "duration: 9ms").measurement == load(tmp_path, head + "duration: 0.009s").measurement
+
+
+def test_what_is_too_much(tmp_path: Path) -> None:
+    thousand = ", ".join(f"{n}ms" for n in range(1, 1001))
+    percents = ", ".join(f"{n / 100}%" for n in range(1, 1001))
+    text = HEAD + f"workloads: [{{model: ncf}}]\nnetwork: {{delay: [{thousand}], loss: [{percents}]}}"
+    assert faults(tmp_path, text) == [
+        "sweep.yaml:4: network: 1000000 conditions; an experiment has at most 100000 runs"
+    ]
+    text = HEAD + f"repetitions: 1000\nworkloads: [{{model: ncf}}]\nnetwork: {{delay: [{thousand}]}}"
+    assert faults(tmp_path, text) == ["sweep.yaml:1: 1000000 runs; an experiment has at most 100000"]
+
+
+def test_a_run_must_have_time_for_its_duration(tmp_path: Path) -> None:
+    head = "setting: cpu-p1w2-1g\nworkloads: [{model: ncf}]\nduration: 2h\n"
+    assert load(tmp_path, head).timeouts.run_s is None
+    assert faults(tmp_path, head + "timeouts: {run: 1h}") == [
+        "sweep.yaml:4: timeouts: run: 3600 s is not enough for a duration of 7200 s"
+    ]
+
+
+def test_limits_of_quantities(tmp_path: Path) -> None:
+    head = "setting: cpu-p1w2-1g\nworkloads: [{model: ncf, width: true}]\n"
+    text = head + "duration: 721h\nnetwork: {loss: 100%, delay: 61s}\nplacement: {spread: 1}"
+    assert [fault.partition(" expected ")[2] for fault in faults(tmp_path, text)] == [
+        "a number from 0.01 to 64, got True",
+        "a duration above 0 and at most 30 days, got '721h'",
+        "a delay of at most 60s, got '61s'",
+        "a loss below '100%', got '100%'",
+        "a whole number from 2 to 2048, got 1",
+    ]
+
+
+def test_gpus_and_hosts_that_are_counted_twice_and_names_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text(
+        "hosts:\n  a: {gpus: {v100: 2, titanrtx: 2}}\n  b: {address: a}\n  c: {address: a, port: 2222}\n"
+        '  "-oProxyCommand=x": {}\n  d: {user: "bob smith", address: "has space; rm -rf"}\n'
+    )
+    word = "expected a name or address without spaces, slashes and a leading dash"
+    assert faults(tmp_path, HEAD + "hosts: hosts.yaml\nworkloads: [{model: ncf}]") == [
+        "hosts.yaml:2: hosts.a.gpus: one GPU cannot be of two kinds; "
+        "say their indices, like {v100: [0, 1], titanrtx: [2]}",
+        "hosts.yaml:3: hosts.b: is the same machine as 'a': both are at 'a'",
+        f"hosts.yaml:5: hosts.-oProxyCommand=x: {word} as key",
+        f"hosts.yaml:6: hosts.d.address: {word}, got 'has space; rm -rf'",
+        f"hosts.yaml:6: hosts.d.user: {word}, got 'bob smith'",
+    ]
+
+
 def test_lists_use_lists(tmp_path: Path) -> None:
     (tmp_path / "workloads.yaml").write_text(
         "all: [{use: some, batch_size: 4}, {model: vgg16}]\nsome: [{model: resnet20, batch_size: [8, 16]}]\n"
@@ -187,7 +307,7 @@ def test_faults_of_named_files_say_which_file(tmp_path: Path) -> None:
         "hosts.yaml:2: hosts.x: unknown key 'prot'; did you mean 'port'?",
         "hosts.yaml:3: hosts.y.image: a task runs in an image or with a python, not both",
         "hosts.yaml:3: hosts.y.port: expected a whole number from 1 to 65535, got 70000",
-        "hosts.yaml:4: hosts.z z: expected a host name without spaces, slashes and colons",
+        "hosts.yaml:4: hosts.z z: expected a name or address without spaces, slashes and a leading dash as key",
         "hosts.yaml:4: hosts.z z.gpus.V100: expected a GPU kind in lower case without spaces, as in a setting: "
         "v100, 2080ti, titanrtx",
         "hosts.yaml:4: hosts.z z.gpus.V100: expected a whole number from 1 to 256, got 'two'",

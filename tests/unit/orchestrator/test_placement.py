@@ -84,6 +84,7 @@ LOCAL = Inventory(kind="local")
         ("v100-p1w1-1g", Policy(), TWO_WITHOUT, r"a \(0 v100 GPUs\), b \(0 v100 GPUs\)"),
         ("v100-p1w1-40g", Policy(), MIXED, r"a \(1 v100 GPU, no 40g\), b \(0 v100 GPUs\)"),
         ("cpu-p2w2-1g", spread(3), TWO_WITHOUT, "needs 3 hosts on a 1g network"),
+        ("cpu-p1w1-1g", spread(3), LAB, "has 2 tasks, and cannot be spread over 3 hosts"),
         ("cpu-p1w1-pcie", spread(), LAB, "is one machine, and placement is spread"),
         ("cpu-p1w1-1g", Policy(kind=PACKED), LAB, "spans machines, and placement is packed"),
         ("cpu-p1w1-1g", Policy(), LOCAL, "spans machines, and hosts is local"),
@@ -97,6 +98,7 @@ LOCAL = Inventory(kind="local")
         ("cpu-p1w1-1g", explicit(lab1="ps:1"), LAB, "unknown task of cpu-p1w1-1g 'ps:1'; did you mean 'ps:0'"),
         ("cpu-p1w1-1g", explicit(lab1="ps:0", lab2="ps:0"), LAB, "task ps:0 is placed twice"),
         ("cpu-p1w1-1g", explicit(lab1="ps:0"), LAB, "has tasks without a host: worker:0"),
+        ("cpu-p1w1-1g", explicit(x="ps:0 ps:7", y="ps:0"), LAB, "host 'x'.*'ps:7'.*host 'y'.*twice.*host: worker:0"),
         ("cpu-p1w1-1g", explicit(lab1="ps:0 worker:0"), LAB, "spans machines, and the placement names one"),
         ("cpu-p1w1-pcie", explicit(a="ps:0", b="worker:0"), TWO, "is one machine, and the placement names 2"),
         ("v100-p1w1-1g", explicit(a="ps:0", b="worker:0"), TWO_WITHOUT, "host 'b' has 0 v100 GPUs, too few"),
@@ -113,10 +115,6 @@ def test_what_cannot_be_placed_says_what_is_needed_and_what_there_is(
 def test_servers_may_sit_on_hosts_without_gpus() -> None:
     hosts = ssh(gpu_host("a", 2), gpu_host("b", 0))
     assert places("v100-p1w2-1g", explicit(b="ps:0", a="worker:0 worker:1"), hosts) == ["b", "a/0", "a/1"]
-
-
-def test_no_more_machines_than_tasks() -> None:
-    assert places("cpu-p1w1-1g", spread(3), LAB) == ["lab1", "lab2"]
 
 
 def test_local_is_one_machine_with_a_gpu_for_each_worker() -> None:

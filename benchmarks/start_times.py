@@ -1,0 +1,158 @@
+"""How long a job of 2 parameter servers and 2 workers takes to train, from cold processes and on a warm host.
+
+    python benchmarks/start_times.py [--rounds 7] [--model resnet20] [--json] [--write docs/START_TIMES.md]
+
+A cold start is four `task` commands; a warm one is the same four tasks, forked by a host that has TensorFlow loaded.
+Each round has one of both, in turn; medians and the spread of all rounds are shown. Time counts from the moment the
+first task is asked for, to the beginning and to the end of worker 0's first step, on one machine and one clock. Run it
+on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+
+from driple.contracts.rundir import file_name, replacing
+from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec
+from driple.contracts.setting import Setting
+from driple.workloads.job import workload_of
+
+COMMAND = [sys.executable, "-m", "driple.workloads.cli"]
+SETTING = Setting.parse("cpu-p2w2-1g")
+LIMIT_S = 120.0
+
+
+def write_job(folder: Path, model: str) -> Path:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in SETTING.tasks]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    job = JobSpec(
+        run=RunSpec(
+            SETTING, workload_of(model, None, 32), Measurement(steps=3, warmup_steps=0, threads=1), (SETTING.tasks,)
+        ),
+        tasks=tuple(TaskSpec(task, "here", each) for task, each in zip(SETTING.tasks, addresses, strict=True)),
+    )
+    path = folder / "job.json"
+    path.write_text(json.dumps(job.to_json()))
+    return path
+
+
+def first_step(folder: Path, began_ns: int) -> dict[str, float]:
+    step = json.loads((folder / file_name("worker:0") / "steps.jsonl").read_text().splitlines()[0])
+    return {"begins_s": (step["start_mono_ns"] - began_ns) / 1e9, "done_s": (step["end_mono_ns"] - began_ns) / 1e9}
+
+
+def cold(folder: Path, model: str) -> dict[str, float]:
+    job = write_job(folder, model)
+    began = time.monotonic_ns()
+    processes = []
+    for task in SETTING.tasks:
+        command = [*COMMAND, "task", "--job", str(job), "--task", task, "--out", str(folder / file_name(task))]
+        quiet = subprocess.DEVNULL
+        processes.append(subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet))
+    assert [process.wait(LIMIT_S) for process in processes] == [0] * len(processes)
+    return first_step(folder, began)
+
+
+class Warm:
+    def __init__(self) -> None:
+        began = time.monotonic()
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen([*COMMAND, "warm"], stdin=-1, stdout=-1, stderr=quiet, text=True, bufsize=1)
+        assert self.process.stdout is not None
+        assert "ready" in json.loads(self.process.stdout.readline())
+        self.loaded_s = time.monotonic() - began
+
+    def run(self, folder: Path, model: str) -> dict[str, float]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        job = write_job(folder, model)
+        began = time.monotonic_ns()
+        for task in SETTING.tasks:
+            order = {"job": str(job), "task": task, "out": str(folder / file_name(task))}
+            self.process.stdin.write(json.dumps({"run": order}) + "\n")
+        codes: list[int] = []
+        while len(codes) < len(SETTING.tasks):
+            said = json.loads(self.process.stdout.readline())
+            codes += [said["ended"]["exit_code"]] if "ended" in said else []
+        assert codes == [0] * len(codes), codes
+        return first_step(folder, began)
+
+
+def measure(rounds: int, model: str) -> dict[str, list[dict[str, float]]]:
+    results: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
+    host = Warm()
+    try:
+        for number in range(rounds):
+            for kind in ("cold", "warm") if number % 2 else ("warm", "cold"):
+                with tempfile.TemporaryDirectory() as folder:
+                    result = cold(Path(folder), model) if kind == "cold" else host.run(Path(folder), model)
+                results[kind].append(result)
+                print(
+                    f"round {number + 1}/{rounds} {kind}: first step begins at {result['begins_s']:.1f} s",
+                    file=sys.stderr,
+                )
+    finally:
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        host.process.wait(LIMIT_S)
+    return results
+
+
+def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
+    import tensorflow as tf
+
+    lines = [
+        "| start | first step begins, median (least - most) | first step done, median | to cold |",
+        "|---|---|---|---|",
+    ]
+    medians = {kind: statistics.median(each["begins_s"] for each in rows) for kind, rows in results.items()}
+    for kind, rows in results.items():
+        begins = [each["begins_s"] for each in rows]
+        done = statistics.median(each["done_s"] for each in rows)
+        spread = f"{medians[kind]:.1f} s ({min(begins):.1f} - {max(begins):.1f})"
+        lines.append(f"| {kind} | {spread} | {done:.1f} s | {medians[kind] / medians['cold']:.2f} |")
+    rounds = len(results["cold"])
+    where = f"{os.cpu_count()} cores, Python {platform.python_version()}, TensorFlow {tf.__version__}"
+    return (
+        "# Start times\n\n"
+        f"{SETTING}, {model} at batch 32, all tasks on one machine: {where}, {rounds} rounds, {date.today()}.\n"
+        "Made by `python benchmarks/start_times.py --write docs/START_TIMES.md`, which says how it measures.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--json", action="store_true", help="print every measurement")
+    parser.add_argument("--write", type=Path, help="write the table to this file")
+    arguments = parser.parse_args()
+    results = measure(arguments.rounds, arguments.model)
+    if arguments.json:
+        print(json.dumps(results))
+    else:
+        print(table(results, arguments.model))
+    if arguments.write:
+        with replacing(arguments.write) as stream:
+            stream.write(table(results, arguments.model))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,49 @@
+"""Which server keeps what, and how many steps are enough."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driple.contracts.runspec import Measurement
+from driple.contracts.setting import Setting
+from driple.workloads.cluster import Balanced, RoundRobin, cluster_of, worker_device
+from driple.workloads.job import job_without_hosts, workload_of
+from driple.workloads.train import Pace
+
+
+@given(sizes=st.lists(st.integers(0, 10**9), max_size=50), servers=st.integers(1, 5))
+def test_no_server_has_more_than_another_by_more_than_one_variable(sizes: list[int], servers: int) -> None:
+    placing = Balanced(servers)
+    for size in sizes:
+        placing.place(size)
+    assert sum(placing.loads) == sum(sizes)
+    assert max(placing.loads) - min(placing.loads) <= max(sizes, default=0)
+
+
+def test_the_first_variable_goes_to_server_0_and_round_robin_goes_round() -> None:
+    assert Balanced(3).place(8) == 0
+    turn = RoundRobin(3)
+    assert [turn(None) for _ in range(5)] == [0, 1, 2, 0, 1]
+
+
+def test_cluster_and_devices_follow_the_setting() -> None:
+    job = job_without_hosts(Setting.parse("cpu-p1w2-1g"), workload_of("resnet20", None, 8))
+    assert cluster_of(job) == {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2", "127.0.0.1:3"]}
+    assert worker_device(job, 1) == "/job:worker/replica:0/task:1/device:CPU:0"
+    ring = job_without_hosts(Setting.parse("v100-p0w2-1g"), workload_of("resnet20", None, 8, strategy="allreduce"))
+    assert list(cluster_of(ring)) == ["worker"]
+    assert worker_device(ring, 0).endswith("/device:GPU:0")
+
+
+def test_a_number_of_steps_counts_after_warm_up() -> None:
+    pace = Pace(Measurement(steps=3, warmup_steps=2))
+    assert [pace.over(done, now=0.0) for done in range(6)] == [False] * 5 + [True]
+
+
+def test_a_duration_counts_from_the_end_of_warm_up() -> None:
+    pace = Pace(Measurement(duration_s=10.0, warmup_steps=2))
+    assert not pace.over(1, now=1000.0)
+    assert not pace.over(2, now=1000.0)
+    assert not pace.over(50, now=1009.0)
+    assert pace.over(51, now=1010.0)

@@ -1,0 +1,139 @@
+"""The node-local command of a host that trains: one task of a job, graphs, the warm host, the list of models."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.command import CommandParser, command
+from driple.contracts.errors import BadInput
+from driple.contracts.runspec import SHARDINGS, UPDATES
+from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
+
+PROG = "python -m driple.workloads.cli"
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parses, calls, gives the exit code: 0 fine, 1 a run failed, 2 bad input."""
+    arguments = _parser().parse_args(argv)
+    run: int = arguments.run(arguments)
+    return run
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog=PROG,
+        description="Runs on a host that trains: one ps or worker of a job, a model's graph, a warm host.",
+        example=f"{PROG} graph --model resnet20 --batch-size 32 --setting cpu-p2w2-1g --update sync --out g.parquet",
+    )
+    # Not CommandParser for the parts: its keyword-only arguments are more than argparse hands on.
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=_Part)
+    _task_arguments(parts.add_parser("task", help="run one task of a job"))
+    _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
+    warm = parts.add_parser("warm", help="import TensorFlow once, then fork the tasks that stdin asks for")
+    warm.set_defaults(run=_warm)
+    models = parts.add_parser("models", help="list the zoo")
+    models.set_defaults(run=_models)
+    return parser
+
+
+class _Part(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    error = CommandParser.error
+
+
+def _task_arguments(part: argparse.ArgumentParser) -> None:
+    part.add_argument("--job", type=Path, required=True, help="the job file that every task of the job reads")
+    part.add_argument("--task", required=True, help="which one this is: ps:0, worker:1, ...")
+    part.add_argument("--out", type=Path, required=True, help="folder for steps.jsonl, ready.json and finished.json")
+    part.add_argument("--graph", type=Path, help="a worker leaves the graph that ran here")
+    part.add_argument("--watch-stdin", action="store_true", help="end when stdin closes, so as never to be left behind")
+    part.set_defaults(run=_task)
+
+
+def _graph_arguments(part: argparse.ArgumentParser) -> None:
+    source = part.add_mutually_exclusive_group(required=True)
+    source.add_argument(
+        "--model", nargs="+", help="names of the zoo, or file.py:function; for several, --out is a folder"
+    )
+    source.add_argument("--all", action="store_true", help="every model of the zoo; --out is a folder")
+    source.add_argument("--job", type=Path, help="the worker of a job file")
+    source.add_argument("--graphdef", type=Path, help="a GraphDef of your own: .pb, or .pbtxt")
+    part.add_argument("--out", type=Path, required=True, help="the Parquet file, or the folder for --all")
+    part.add_argument("--setting", default="cpu-p1w1-1g", help="such as v100-p2w2-pcie (%(default)s)")
+    part.add_argument("--task", default="worker:0", help="whose graph (%(default)s)")
+    part.add_argument("--batch-size", type=int, default=32, help="examples a worker takes in a step (%(default)s)")
+    part.add_argument("--dataset", help=f"one of {', '.join(DATASETS)}; the model's ordinary one if not said")
+    part.add_argument("--size", type=int, help="image side or sequence length")
+    part.add_argument("--width", type=float, default=1.0, help="multiplier of channels or units (%(default)s)")
+    part.add_argument("--optimiser", choices=OPTIMISERS, default="momentum", help="(%(default)s)")
+    part.add_argument("--update", choices=UPDATES, default="sync", help="(%(default)s)")
+    part.add_argument("--sharding", choices=SHARDINGS, default="balanced", help="(%(default)s)")
+    part.add_argument("--jobs", type=int, default=1, help="processes for several models (%(default)s)")
+    part.set_defaults(run=_graph)
+
+
+def _task(arguments: argparse.Namespace) -> int:
+    from driple.workloads.job import read_job
+    from driple.workloads.task import run_task
+
+    job = read_job(arguments.job)
+    job.task(arguments.task)
+    run_task(job, arguments.task, arguments.out, graph_file=arguments.graph, watch_stdin=arguments.watch_stdin)
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    from driple.contracts.setting import Setting
+    from driple.workloads import extract
+    from driple.workloads.job import job_without_hosts, read_job, workload_of
+
+    if arguments.graphdef is not None:
+        return extract.from_graphdef(arguments.graphdef, arguments.out)
+    if arguments.job is not None:
+        return extract.from_job(read_job(arguments.job), arguments.task, arguments.out)
+    setting = Setting.parse(arguments.setting)
+    jobs = {}
+    for model in MODELS if arguments.all else arguments.model:
+        code_path = model.rpartition(":")[0] or None
+        workload = workload_of(
+            model,
+            arguments.dataset,
+            arguments.batch_size,
+            size=arguments.size,
+            code_path=code_path,
+            optimiser=arguments.optimiser,
+            update=arguments.update,
+            width=arguments.width,
+            sharding=arguments.sharding,
+            strategy="ps" if setting.servers else "allreduce",
+        )
+        jobs[model] = job_without_hosts(setting, workload, code_path=code_path)
+    if arguments.jobs < 1:
+        raise BadInput(f"--jobs: expected 1 or more, got {arguments.jobs}")
+    if len(jobs) == 1:
+        return extract.from_job(next(iter(jobs.values())), arguments.task, arguments.out)
+    return extract.from_jobs(jobs, arguments.task, arguments.out, arguments.jobs)
+
+
+def _warm(_: argparse.Namespace) -> int:
+    from driple.workloads.warm import serve_stdin
+
+    return serve_stdin()
+
+
+def _models(_: argparse.Namespace) -> int:
+    print(f"{'model':22} {'family':12} {'dataset':10} size")
+    for model in MODELS.values():
+        for dataset in model.datasets:
+            size = ordinary_size(model, DATASETS[dataset])
+            print(f"{model.name:22} {model.family:12} {dataset:10} {size or '-'}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,100 @@
+"""THE one way from a job to a worker's training graph: what is trained and what is extracted are built here alike.
+
+The graph is the one that TensorFlow 1 made: ref variables on the parameter servers, forward, backward, apply. Ref
+variables are not nostalgia alone: a resource variable is read again from its server at every time step of an RNN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from driple.contracts.runspec import JobSpec
+from driple.workloads import cluster
+
+GLOBAL_STEP = "global_step"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A worker's graph, and the handles into it."""
+
+    graph: Any
+    loss: Any
+    train_op: Any
+    """One step of this worker. In sync mode it returns when the step of all workers has been applied."""
+    global_step: Any
+    """The job's step, read after `train_op`."""
+    init_op: Any
+    """Run once, by worker 0."""
+    local_init_op: Any
+    """Run by every worker, after `init_op`; None where there is nothing to do."""
+    chief_op: Any
+    """In sync mode, what worker 0 runs over and over beside its steps: aggregate, apply, let the workers go on."""
+
+    @property
+    def targets(self) -> list[str]:
+        """The ops whose ancestors are the training graph.
+
+        In sync mode `train_op` only pushes gradients and waits; the Apply ops hang on `chief_op`. It is worker 0 that
+        drives them, but they are part of every worker's graph.
+        """
+        return [op.name for op in (self.train_op, self.chief_op) if op is not None]
+
+
+def use_tf1() -> None:
+    """Makes TensorFlow build TF1 graphs, in this process, from here on; loops keep their bodies in the open."""
+    import tensorflow.compat.v1 as v1
+
+    v1.logging.set_verbosity(v1.logging.ERROR)  # it calls all of TF1 deprecated, once a function
+    v1.disable_v2_behavior()
+
+
+def build(job: JobSpec, index: int) -> Replica:
+    """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first."""
+    import tensorflow.compat.v1 as v1
+
+    from driple.workloads import inputs, optimisers
+    from driple.workloads.models import registry
+
+    run = job.run
+    graph = v1.Graph()
+    with graph.as_default(), v1.variable_creator_scope(_ref_variable), v1.device(cluster.device_setter(job, index)):
+        # Worker 0 sets the initial weights, so seeds may differ between workers, and dropout masks then do too.
+        v1.set_random_seed(run.seed * 1009 + index)
+        global_step = v1.train.create_global_step()  # the first variable, so on server 0 whatever the sharding
+        batch = inputs.batch_tensors(run.workload, seed=run.seed, worker=index, data_dir=_data_dir(job, index))
+        built = registry.build(run.workload, batch, code_path=job.code_path)
+        optimiser = optimisers.make(run.workload.optimiser)
+        synchronous = run.workload.update == "sync" and run.setting.servers > 0
+        if synchronous:
+            optimiser = v1.train.SyncReplicasOptimizer(
+                optimiser, replicas_to_aggregate=run.setting.workers, total_num_replicas=run.setting.workers
+            )
+        gradients = [pair for pair in optimiser.compute_gradients(built.loss, built.trainable) if pair[0] is not None]
+        applied = optimiser.apply_gradients(gradients, global_step=global_step)
+        # Grouped and not made control inputs of the apply ops: that would be an edge from each to each.
+        train_op = v1.group(applied, *built.updates, name="train")
+        with v1.control_dependencies([train_op]):
+            after = global_step.read_value()
+        if synchronous:
+            optimiser.ready_for_local_init_op.mark_used()  # the start barrier does its work; else TensorFlow complains
+        chief_op = optimiser.get_chief_queue_runner().enqueue_ops[0] if synchronous else None
+        return Replica(
+            graph=graph,
+            loss=built.loss,
+            train_op=train_op,
+            global_step=after,
+            init_op=v1.global_variables_initializer(),
+            local_init_op=optimiser.local_step_init_op if synchronous else None,
+            chief_op=chief_op,
+        )
+
+
+def _ref_variable(make: Callable[..., Any], **options: Any) -> Any:
+    return make(**{**options, "use_resource": False})
+
+
+def _data_dir(job: JobSpec, index: int) -> str | None:
+    return job.task(f"worker:{index}").data_dir

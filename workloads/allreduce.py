@@ -128,7 +128,7 @@ def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
     run = job.run
     tf.random.set_seed(run.seed * 1009)  # each worker sets its own weights: they must be the same
     network = registry.network(run.workload, code_path=job.code_path)
-    optimiser = optimisers.make_v2(run.workload.optimiser)
+    optimiser = optimisers.make_v2(run.workload.optimiser, registry.dataset_of(run.workload).kind)
     optimiser.build(network.model.trainable_variables)
 
     def replica_step(batch: Any) -> Any:

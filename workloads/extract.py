@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
+import os
 import resource
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -142,8 +144,26 @@ def _load() -> None:
     prepare_environment(gpu=None)
     from driple.workloads import replica
 
-    replica.use_tf1()
+    with _quiet():
+        replica.use_tf1()
     gc.freeze()  # a tenth of a build went into walking TensorFlow's modules over and over
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps from a person what TensorFlow writes past Python when it loads: that there is no GPU."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            aside.seek(0)
+            os.write(kept, aside.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _forget_peak() -> None:

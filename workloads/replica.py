@@ -66,7 +66,7 @@ def build(job: JobSpec, index: int) -> Replica:
         global_step = v1.train.create_global_step()  # the first variable, so on server 0 whatever the sharding
         batch = inputs.batch_tensors(run.workload, seed=run.seed, worker=index, data_dir=_data_dir(job, index))
         built = registry.build(run.workload, batch, code_path=job.code_path)
-        optimiser = optimisers.make(run.workload.optimiser)
+        optimiser = optimisers.make(run.workload.optimiser, registry.dataset_of(run.workload).kind)
         synchronous = run.workload.update == "sync" and run.setting.servers > 0
         if synchronous:
             optimiser = v1.train.SyncReplicasOptimizer(

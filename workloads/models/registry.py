@@ -116,16 +116,13 @@ def dataset_of(workload: Workload) -> Dataset:
     return DATASETS[workload.dataset]
 
 
-def build(
-    workload: Workload, batch: Mapping[str, Any], *, code_path: str | None = None, training: bool = True
-) -> Built:
-    """Builds model and loss in the current TF1 graph.
+def build(workload: Workload, batch: Mapping[str, Any], *, code_path: str | None = None) -> Built:
+    """Builds model and loss in the current TF1 graph, in training mode.
 
     Args:
         workload: what to build.
         batch: tensors as `inputs.batch_tensors` makes them.
         code_path: the file of a user's own model.
-        training: whether dropout drops and batch normalisation looks at the batch.
 
     Raises:
         BadInput: a size that the model cannot take, or a user's model that cannot be used.
@@ -134,7 +131,7 @@ def build(
     from tf_keras.src import backend  # the public learning_phase_scope is the same and warns
 
     hyper = hyper_of(workload)
-    with backend.deprecated_internal_learning_phase_scope(int(training)):
+    with backend.deprecated_internal_learning_phase_scope(1):
         if is_custom(workload.model):
             return _build_custom(workload, batch, code_path)
         inputs = {name: tf_keras.Input(tensor=batch[name]) for name in _reads(workload)}
@@ -216,21 +213,12 @@ def parameter_count(workload: Workload, *, code_path: str | None = None) -> int:
     """Trainable parameters of a workload. The graph is built and never run, so no weight is allocated."""
     import tensorflow as tf
 
-    with tf.Graph().as_default(), tf.variable_creator_scope(_zeros):
+    with tf.Graph().as_default():
         place = tf.compat.v1.placeholder
         shapes = input_shapes(workload).items()
         batch = {name: place(kind, [workload.batch_size, *shape]) for name, (shape, kind) in shapes}
-        built = build(workload, batch, code_path=code_path, training=False)
+        built = build(workload, batch, code_path=code_path)
         return sum(int(variable.shape.num_elements()) for variable in built.trainable)
-
-
-def _zeros(make: Callable[..., Any], **options: Any) -> Any:
-    # Half of the nodes of a graph that is not trained are initialisers: counting takes half the time without them.
-    import tensorflow as tf
-
-    if options.get("shape") is not None:
-        options["initial_value"] = lambda: tf.zeros(options["shape"], options["dtype"])
-    return make(**options)
 
 
 def input_shapes(workload: Workload) -> dict[str, tuple[tuple[int, ...], str]]:

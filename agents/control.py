@@ -1,0 +1,145 @@
+"""Control: everything that can tell a sampler to stop, in one wait. A sampler is never left behind.
+
+Signals, the end of what is watched, the end of the controller's channel, the asked duration and the hard limit. While
+it waits it answers the controller's clock probes at once, not at the next tick.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any, Callable, List, Optional
+
+from driple.agents.clock import SECOND_NS, probe_answer
+
+# After the hard limit the kernel itself ends the process: even when a driver's call never comes back.
+GRACE_S = 120
+_SHORT_S = 0.05
+
+
+class Control:
+    """Waits, listens, and knows why to stop.
+
+    Attributes:
+        reason: why sampling stops; None while it goes on.
+        told: the same, where it was told to go and not merely done: what it started has to go too.
+    """
+
+    def __init__(
+        self,
+        for_s: Optional[float] = None,
+        limit_s: float = 86_400.0,
+        watch_stdin: bool = False,
+        ended: Callable[[], Optional[str]] = lambda: None,
+    ) -> None:
+        """`ended` says why what is watched is over, or None while it is not; it is asked often and must be quick."""
+        self.reason: Optional[str] = None
+        self.told: Optional[str] = None
+        self._ended = ended
+        self._stdin = sys.stdin.fileno() if watch_stdin else -1
+        self._line = b""
+        self._start = time.monotonic_ns()
+        self._for_ns = None if for_s is None else int(for_s * SECOND_NS)
+        self._limit_s = limit_s
+        self._old: List[Any] = []
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._watched = [self._wake_read] + ([self._stdin] if watch_stdin else [])
+
+    def __enter__(self) -> Control:
+        self._start = time.monotonic_ns()
+
+        def stop(number: int, _: object) -> None:
+            self.stop(f"signal {signal.Signals(number).name}")
+
+        self._old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._old.append((number, signal.signal(number, stop)))
+        # A handler, even an empty one, makes the end of a child interrupt the wait.
+        self._old.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, lambda *_: None)))
+        signal.setitimer(signal.ITIMER_REAL, self._limit_s + GRACE_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.set_wakeup_fd(self._old_wakeup)
+        for number, handler in self._old:
+            signal.signal(number, handler)
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def stop(self, reason: str) -> None:
+        """Tells it to go, with a clean stop; the first reason counts."""
+        self.reason = self.reason or reason
+        self.told = self.told or reason
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps, or less if something happens; whether to stop."""
+        if seconds < _SHORT_S and self._stdin < 0:
+            # The cheaper call. A signal is handled at once also here; only the rest of the sleep is slept.
+            time.sleep(seconds)
+            return self.reason is not None
+        ready, _, _ = select.select(self._watched, (), (), seconds)
+        if ready:
+            self._take(ready)
+        return self.reason is not None
+
+    def look(self, now_ns: int) -> bool:
+        """Checks what nothing wakes us for; whether to stop."""
+        if self.reason is None:
+            passed = now_ns - self._start
+            if self._for_ns is not None and passed >= self._for_ns:
+                self.reason = "duration"
+            elif passed >= self._limit_s * SECOND_NS:
+                self.stop("hard limit")
+            else:
+                self.reason = self._ended()
+        return self.reason is not None
+
+    @property
+    def end_ns(self) -> int:
+        """The monotonic time at which it stops if nothing else ends it before."""
+        limit = int(self._limit_s * SECOND_NS)
+        return self._start + (limit if self._for_ns is None else min(limit, self._for_ns))
+
+    def look_at_limit(self) -> None:
+        """Only the hard limit: for what follows the sampling."""
+        if time.monotonic_ns() - self._start >= self._limit_s * SECOND_NS:
+            self.stop("hard limit")
+
+    def _take(self, ready: List[int]) -> None:
+        if self._wake_read in ready:
+            with suppress(BlockingIOError):
+                os.read(self._wake_read, 512)
+            self.reason = self.reason or self._ended()
+        if self._stdin in ready:
+            data = os.read(self._stdin, 4096)
+            if not data:
+                self.stop("controller gone")
+            *lines, self._line = (self._line + data)[-8192:].split(b"\n")
+            for line in lines:
+                self._obey(line)
+
+    def _obey(self, line: bytes) -> None:
+        if line.startswith(b"clock"):
+            say(probe_answer(line.decode("ascii", "replace")))
+        elif line.strip() == b"stop":
+            self.stop("controller")
+
+
+def say(line: str) -> None:
+    """A line to the controller; one that no longer listens is no reason to fail, its end shows on stdin."""
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), line.encode("utf-8") + b"\n")
+
+
+def answer_probes() -> None:
+    """Answers clock probes until stdin ends or says stop: the ping-pong before and after a run."""
+    control = Control(watch_stdin=True)
+    with control:
+        say("ready")
+        while not control.wait(3600.0) and not control.look(time.monotonic_ns()):
+            pass

@@ -1,0 +1,187 @@
+"""Counters of every TCP flow of the host's network namespace, asked from the kernel through sock_diag.
+
+This is what later shows who sent how much to whom, also where several tasks share an interface.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+from contextlib import suppress
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from driple.agents.parquet import Cell
+from driple.agents.source import period_in_ticks
+from driple.contracts.errors import BadInput
+from driple.contracts.trace import FLOW_COLUMNS, Column
+
+log = logging.getLogger(__name__)
+
+MAX_FLOWS = 4096
+"""Flows kept of one read: a server with a hundred thousand clients must not fill the disk."""
+
+_NETLINK_SOCK_DIAG = 4
+_TCPDIAG_GETSOCK, _SOCK_DIAG_BY_FAMILY = 18, 20
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_REQUEST_DUMP = 0x301
+_HEADER = struct.Struct("=IHHII")
+_QUESTION = struct.Struct("=BBBxI48x")
+_OLD_QUESTION = struct.Struct("=BxxB48xII")
+_ATTRIBUTE = struct.Struct("=HH")
+# family, state, ports (big-endian), source, destination, interface, cookie, ..., inode
+_PORTS = struct.Struct(">HH")
+_COOKIE = struct.Struct("=Q")
+_WORD = struct.Struct("=I")
+_MESSAGE_SIZE = 72
+_INFO = 2
+_TOTAL_RETRANS = 100
+_BYTES = struct.Struct("=QQ")
+_BYTES_ACKED = 120
+# Established, and closing with data still on the way. Others (listening, time-wait) have no counters.
+_STATES = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
+_MAPPED = bytes(10) + b"\xff\xff"
+# For each question the kernel walks its whole table of connections, 0.2 ms for 2 MB of it. The older question brings
+# both families in one walk; the newer takes one walk for each.
+_OLD = (_TCPDIAG_GETSOCK, _OLD_QUESTION.pack(socket.AF_UNSPEC, 1 << (_INFO - 1), _STATES, 0))
+_BY_FAMILY = tuple(
+    (_SOCK_DIAG_BY_FAMILY, _QUESTION.pack(family, socket.IPPROTO_TCP, 1 << (_INFO - 1), _STATES))
+    for family in (socket.AF_INET, socket.AF_INET6)
+)
+# A socket that was not the task's is looked at again after this long: it may have been handed over, or the process
+# that owns it may not yet have been known.
+_AGAIN_NS = 1_000_000_000
+
+
+class FlowTable:
+    """One row for each TCP flow at each read."""
+
+    name = "flows"
+    columns: Sequence[Column] = FLOW_COLUMNS
+
+    task_sockets: Optional[Callable[[], Set[int]]] = None
+    """Gives the inodes of the task's sockets; None where no task is watched."""
+
+    def __init__(self, hz: float, flows_hz: float) -> None:
+        self.period_ticks = period_in_ticks(hz, flows_hz)
+        self._socket: Optional[socket.socket] = None
+        self._buffer = bytearray(1 << 16)
+        self._sequence = 0
+        self._questions: Sequence[Tuple[int, bytes]] = (_OLD,)
+        # cookie -> (local address, local port, remote address, remote port, of_task)
+        self._known: Dict[int, Tuple[Cell, ...]] = {}
+        self._checked_ns = 0
+        self._failures = self._left_out = self._most = 0
+
+    def open(self) -> None:
+        """Raises BadInput where the kernel has no sock_diag for TCP."""
+        try:
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
+            self._socket.settimeout(1.0)
+            self._socket.bind((0, 0))
+            self._choose()
+        except OSError as error:
+            self.close()
+            raise BadInput(f"--flows: the kernel does not tell TCP flows ({error.strerror}; module tcp_diag)") from None
+
+    def read(self, t_mono_ns: int) -> Sequence[Sequence[Cell]]:
+        """All flows now; empty when the kernel did not answer."""
+        try:
+            raw = [flow for question in self._questions for flow in self._ask(*question)]
+        except OSError as error:
+            self._failures += 1
+            if self._failures == 1:
+                log.warning("flows: the kernel did not answer (%s)", error)
+            return ()
+        self._most = max(self._most, len(raw))
+        self._left_out += max(0, len(raw) - MAX_FLOWS)
+        again = t_mono_ns - self._checked_ns >= _AGAIN_NS
+        sockets: Optional[Set[int]] = None
+        known: Dict[int, Tuple[Cell, ...]] = {}
+        rows: List[Sequence[Cell]] = []
+        for cookie, inode, message, acked, received, retransmits in raw[:MAX_FLOWS]:
+            ends = self._known.get(cookie)
+            if ends is None or (again and ends[4] != 1):
+                if sockets is None and self.task_sockets is not None:
+                    sockets = self.task_sockets()
+                ends = (*_ends(message), None if sockets is None else int(inode in sockets))
+            known[cookie] = ends
+            rows.append((t_mono_ns, cookie, *ends, acked, received, retransmits))
+        self._known = known
+        if again:
+            self._checked_ns = t_mono_ns
+        return rows
+
+    def quality(self) -> Dict[str, Any]:
+        """What only this table knows."""
+        return {"most_flows": self._most, "flows_left_out": self._left_out, "failures": self._failures}
+
+    def close(self) -> None:
+        """Gives the socket back; safe to call twice."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _choose(self) -> None:
+        try:
+            self._ask(*_OLD)
+        except OSError:
+            self._questions = _BY_FAMILY
+            self._ask(*_BY_FAMILY[0])
+
+    def _ask(self, kind: int, question: bytes) -> List[Tuple[int, int, bytes, int, int, int]]:
+        assert self._socket is not None
+        self._sequence += 1
+        header = _HEADER.pack(_HEADER.size + len(question), kind, _REQUEST_DUMP, self._sequence, 0)
+        self._socket.send(header + question)
+        found: List[Tuple[int, int, bytes, int, int, int]] = []
+        while True:
+            length = self._socket.recv_into(self._buffer)
+            at = 0
+            while at + _HEADER.size <= length:
+                size, kind, _, sequence, _ = _HEADER.unpack_from(self._buffer, at)
+                if sequence == self._sequence:  # an answer to a question that we gave up is passed over
+                    if kind == _NLMSG_DONE:
+                        return found
+                    if kind == _NLMSG_ERROR:
+                        code = -struct.unpack_from("=i", self._buffer, at + _HEADER.size)[0]
+                        raise OSError(code, os.strerror(code))
+                    flow = _flow(self._buffer, at + _HEADER.size, at + size)
+                    if flow is not None:
+                        found.append(flow)
+                at += max(_HEADER.size, (size + 3) & ~3)
+
+
+def _flow(data: bytearray, at: int, end: int) -> Optional[Tuple[int, int, bytes, int, int, int]]:
+    """Cookie, inode, the part with the addresses, bytes acked, bytes received, retransmits; None without counters."""
+    part = at + _MESSAGE_SIZE
+    while part + _ATTRIBUTE.size <= end:
+        length, kind = _ATTRIBUTE.unpack_from(data, part)
+        # Kernels before 4.1 have a shorter tcp_info, without the byte counts.
+        if kind == _INFO and length - _ATTRIBUTE.size >= _BYTES_ACKED + _BYTES.size:
+            info = part + _ATTRIBUTE.size
+            (retransmits,) = _WORD.unpack_from(data, info + _TOTAL_RETRANS)
+            acked, received = _BYTES.unpack_from(data, info + _BYTES_ACKED)
+            (cookie,) = _COOKIE.unpack_from(data, at + 44)
+            (inode,) = _WORD.unpack_from(data, at + 68)
+            return cookie, inode, bytes(data[at : at + 40]), acked, received, retransmits
+        part += max(_ATTRIBUTE.size, (length + 3) & ~3)
+    return None
+
+
+def _ends(message: bytes) -> Tuple[str, int, str, int]:
+    local_port, remote_port = _PORTS.unpack_from(message, 4)
+    return _address(message, 8), local_port, _address(message, 24), remote_port
+
+
+def _address(message: bytes, at: int) -> str:
+    """An address as text; IPv4 inside IPv6 as IPv4, so that both ends of a flow spell it alike."""
+    raw = message[at : at + 16]
+    if message[0] == socket.AF_INET:
+        return socket.inet_ntop(socket.AF_INET, raw[:4])
+    if raw.startswith(_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, raw[12:])
+    with suppress(OSError, ValueError):
+        return socket.inet_ntop(socket.AF_INET6, raw)
+    return raw.hex()

@@ -1,0 +1,181 @@
+"""NVML through its official binding: library, devices, return codes, plain readings. Only importer of pynvml."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+from driple.contracts.errors import BadInput, UnknownName
+
+log = logging.getLogger(__name__)
+
+
+class Codes(NamedTuple):
+    """The return codes of NVML that we tell apart."""
+
+    absent: Tuple[int, ...] = (3, 13, 25)
+    """NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the device will never tell."""
+    empty: Tuple[int, ...] = (6, 21)
+    """NOT_FOUND, NO_DATA: nothing newer in the buffer."""
+    small: int = 7
+    """INSUFFICIENT_SIZE."""
+    lost: Tuple[int, ...] = (15, 16)
+    """GPU_IS_LOST, RESET_REQUIRED."""
+    missing: int = 13
+
+
+CODES = Codes()
+
+_REMEDIES = {
+    9: "the NVIDIA driver is not loaded: see whether `nvidia-smi` works, load it with `modprobe nvidia`",
+    12: "this host has no NVML library (libnvidia-ml.so.1): install the NVIDIA driver, or start the container with "
+    "its `utility` capability",
+    4: "no permission to ask the NVIDIA driver: see the owner and mode of /dev/nvidiactl",
+    18: "the NVIDIA library and kernel module are of different versions: load the new module, or reboot",
+}
+
+
+class Lost(Exception):
+    """The device fell off the bus."""
+
+
+class Nvml:
+    """The library, through the official binding: its loader, its structures, and its functions called directly.
+
+    pynvml's own wrappers make new ctypes objects at every call and a list of structures per GetSamples. Called with
+    places kept from call to call, the gauge costs 0.6 us in place of 1.4, and 120 samples 9 us in place of 240.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.py: Any = importlib.import_module("pynvml")  # here, so that a host without GPUs does not pay 5 MB
+        except ImportError as error:
+            raise BadInput("--gpu needs the Python binding of NVML: pip install nvidia-ml-py") from error
+        try:
+            self.py.nvmlInit()
+        except self.py.NVMLError as error:
+            cause = _REMEDIES.get(error.value, f"NVML does not start: {error}")
+            raise BadInput(f"no GPU can be sampled: {cause}; or leave out --gpu") from error
+
+    def close(self) -> None:
+        """Gives the library back; NVML counts its users."""
+        try:
+            self.py.nvmlShutdown()
+        except self.py.NVMLError as error:
+            log.debug("nvmlShutdown: %s", error)
+
+    def function(self, name: str) -> Callable[..., int]:
+        """A C function that returns a code; one that this driver lacks is a function that says so."""
+        try:
+            found: Callable[..., int] = getattr(self.py.nvmlLib, name)
+            return found
+        except AttributeError:
+            return lambda *_: CODES.missing
+
+    def known(self) -> List[str]:
+        """What a user can name: the index and the UUID of every GPU."""
+        names = []
+        for index in range(self.py.nvmlDeviceGetCount()):
+            names.append(str(index))
+            try:
+                names.append(text(self.py.nvmlDeviceGetUUID(self.py.nvmlDeviceGetHandleByIndex(index))))
+            except self.py.NVMLError as error:  # a GPU that is lost still has its index
+                log.debug("GPU %d has no UUID: %s", index, error)
+        return names
+
+    def device(self, wanted: str) -> Any:
+        """The handle of a GPU named by index or UUID (`GPU-...`, or `MIG-...` for a part of one)."""
+        try:
+            if wanted.isascii() and wanted.isdigit():
+                # The binding cuts an index to 32 bits: 4294967296 would be GPU 0.
+                return self.py.nvmlDeviceGetHandleByIndex(min(int(wanted), 2**32 - 1))
+            return self.py.nvmlDeviceGetHandleByUUID(wanted)
+        except (self.py.NVMLError, ctypes.ArgumentError) as error:
+            known = self.known()
+            if not known:
+                raise BadInput(f"unknown GPU {wanted!r}: the driver runs and sees no GPU on this host") from error
+            if wanted in known:
+                raise BadInput(f"GPU {wanted} cannot be sampled: {error}") from error
+            raise UnknownName("GPU", wanted, known) from error
+
+
+def text(value: Any) -> str:
+    """A text of the binding's, which older ones give as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _field(place: Any, name: str, kind: Any) -> Any:
+    """A field of a structure of the binding as a plain ctypes number: its own attributes cost ten times as much."""
+    return kind.from_buffer(place, getattr(type(place), name).offset)
+
+
+class Reading(NamedTuple):
+    """A number of the device: a call that returns a code and fills a place, and how to take it from there."""
+
+    call: Callable[[], int]
+    take: Callable[[], int]
+
+
+def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
+    """The ways to each plain column, best first."""
+    py, uint, by = nvml.py, ctypes.c_uint, ctypes.byref
+
+    # v1's `used` counts what the driver keeps for itself; v2 tells the two apart.
+    memory_2, memory_1 = py.c_nvmlMemory_v2_t(), py.c_nvmlMemory_t()
+    memory_2.version = py.nvmlMemory_v2
+    used_2, used_1 = (_field(place, "used", ctypes.c_ulonglong) for place in (memory_2, memory_1))
+    clock, power, celsius = uint(), uint(), uint()
+    celsius_v = py.c_nvmlTemperature_v1_t() if hasattr(py, "c_nvmlTemperature_v1_t") else None
+
+    found = {
+        "gpu_mem_used_bytes": [
+            Reading(partial(nvml.function("nvmlDeviceGetMemoryInfo_v2"), handle, by(memory_2)), lambda: used_2.value),
+            Reading(partial(nvml.function("nvmlDeviceGetMemoryInfo"), handle, by(memory_1)), lambda: used_1.value),
+        ],
+        "gpu_sm_clock_mhz": [
+            Reading(
+                partial(nvml.function("nvmlDeviceGetClockInfo"), handle, uint(py.NVML_CLOCK_SM), by(clock)),
+                lambda: clock.value,
+            )
+        ],
+        "gpu_power_mw": [
+            Reading(partial(nvml.function("nvmlDeviceGetPowerUsage"), handle, by(power)), lambda: power.value)
+        ],
+        "gpu_temperature_c": [
+            Reading(
+                partial(nvml.function("nvmlDeviceGetTemperature"), handle, uint(py.NVML_TEMPERATURE_GPU), by(celsius)),
+                lambda: celsius.value,
+            )
+        ],
+    }
+    if celsius_v is not None:  # announced to replace the other, which goes with CUDA 14
+        celsius_v.version, celsius_v.sensorType = py.nvmlTemperature_v1, py.NVML_TEMPERATURE_GPU
+        call = partial(nvml.function("nvmlDeviceGetTemperatureV"), handle, by(celsius_v))
+        celsius_2 = _field(celsius_v, "temperature", ctypes.c_int)
+        found["gpu_temperature_c"].append(Reading(call, lambda: celsius_2.value))
+    return found
+
+
+def answer(call: Callable[[], int]) -> int:
+    """The code of a first call. NotSupported can be spurious once, so it is believed at the third time."""
+    code = call()
+    for _ in range(2):
+        if code in CODES.absent:
+            code = call()
+    return code
+
+
+class Gauge:
+    """Utilisation as `nvidia-smi` shows it: an average over the device's last window."""
+
+    def __init__(self, nvml: Nvml, handle: Any) -> None:
+        place = nvml.py.c_nvmlUtilization_t()
+        self._gpu, self._memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
+        self.call = partial(nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place))
+
+    def take(self) -> Tuple[int, int]:
+        """GPU and memory utilisation of the last call."""
+        return self._gpu.value, self._memory.value

@@ -1,0 +1,80 @@
+"""Source: the one interface behind which everything that can be sampled stands.
+
+A source owns some columns of a trace. The sampler lays the columns of all its sources side by side in one row, tells
+each where its own begin, and calls `read` on the ticks that the source asked for. Everything of a tick carries the
+tick's one time stamp; what a device measured at times of its own comes through `extra`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
+
+Value = Optional[Union[int, float]]
+"""What a slot holds: a number, or None where the device could not tell. Never a zero in place of a None."""
+
+Late = Tuple[int, Sequence[Value]]
+"""A sample with a time of its own: host's CLOCK_MONOTONIC in ns, then one value for each of the source's columns."""
+
+
+class Source(Protocol):
+    """Something of a host that can be read many times a second.
+
+    Life: made, `open`, then `read` and `extra` in turn, `close`; `quality` at any time after `open`.
+    """
+
+    name: str
+    """Names it in quality, logs and messages: `nic`, `gpu0`, `task`, `host`. Unique in a trace."""
+    columns: Sequence[str]
+    """Names of columns of contracts.trace, through `nth` where a trace has several sources of the kind."""
+    period_ticks: int
+    """It is read on every n-th tick; final after `open`."""
+
+    def open(self) -> None:
+        """Makes it ready to be read. Everything slow belongs here.
+
+        Raises:
+            BadInput: it cannot be read; names the valid choices.
+        """
+
+    def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
+        """Fills `row[at]` to `row[at + len(columns) - 1]`. All of these are None before the call.
+
+        Runs in the loop: quick, no allocation that stays, and no exception for a device that is lost, which means
+        leaving the slots None, saying so once in the log and counting it for `quality`.
+        """
+
+    def extra(self) -> Sequence[Late]:
+        """Samples that bear their own times and came since the last call, oldest first; usually an empty tuple.
+
+        Called after a `read`, at least once a second, and once before `close`. Each becomes a row of the trace with
+        the other sources' columns null. Times never go back from one sample to the next.
+        """
+
+    def quality(self) -> Dict[str, Any]:
+        """What only the source knows, as plain JSON values: how it reads, clamps, resets, what the device lacks.
+
+        Periods, refresh periods, gaps and nulls are counted outside, for all sources alike.
+        """
+
+    def close(self) -> None:
+        """Gives everything back. Safe to call twice, and after an `open` that failed."""
+
+
+def nth(columns: Sequence[str], position: int) -> List[str]:
+    """Column names of the `position`-th source of a kind in one trace.
+
+    The first has the plain names (`gpu_util_pct`); those after it add their position (`gpu_util_pct_1`). No declared
+    name ends in a digit, so `declared` can take the number off again.
+    """
+    return list(columns) if position == 0 else [f"{column}_{position}" for column in columns]
+
+
+def declared(column: str) -> str:
+    """The name under which contracts.trace declares a column that `nth` may have numbered."""
+    name, _, number = column.rpartition("_")
+    return name if name and number.isdigit() else column
+
+
+def period_in_ticks(hz: float, wanted_hz: float) -> int:
+    """Ticks of a loop at `hz` between two reads of a source that is to be read at `wanted_hz`; at least 1."""
+    return max(1, round(hz / wanted_hz))

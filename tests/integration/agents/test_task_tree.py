@@ -1,0 +1,195 @@
+"""CPU time and memory of real process trees whose work is known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from driple.agents.process import TaskMemorySource, TaskSource
+from driple.agents.tree import ProcessTree
+
+pytestmark = pytest.mark.integration
+
+Start = Callable[..., "subprocess.Popen[str]"]
+WaitFor = Callable[..., Any]
+
+BURN = "import time\ndef burn(s):\n end = time.process_time() + s\n while time.process_time() < end: pass\n"
+SECOND = 1_000_000_000
+
+
+def watch(tree: ProcessTree, process: subprocess.Popen[str]) -> list[int]:
+    """CPU time of the tree over the life of a process, which is not collected before the end."""
+    seen = []
+    end = time.monotonic() + 60
+    while not tree.ended() and time.monotonic() < end:
+        tree.look()
+        seen.append(tree.cpu_ns())
+        time.sleep(0.005)
+    for _ in range(20):
+        tree.look()
+        seen.append(tree.cpu_ns())
+    process.wait(30)
+    return seen
+
+
+def opened(process: subprocess.Popen[str]) -> ProcessTree:
+    tree = ProcessTree(process.pid)
+    tree.open()
+    return tree
+
+
+def test_a_burner_and_its_threads(start: Start) -> None:
+    script = BURN + (
+        "import threading\nthreads = [threading.Thread(target=burn, args=(0.4,)) for _ in range(2)]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+        "print(time.process_time())"
+    )
+    process = start(sys.executable, "-c", script)
+    tree = opened(process)
+    seen = watch(tree, process)
+    assert process.stdout is not None
+    used = float(process.stdout.read()) * SECOND
+    assert seen == sorted(seen)
+    # The clock steps by the kernel's tick, and start and end of the interpreter are on it too.
+    assert 0.9 * used < seen[-1] < used + SECOND
+    tree.close()
+
+
+def test_children_count_while_they_live_and_after(start: Start) -> None:
+    child = BURN + "burn(0.2)"
+    script = BURN + (
+        "import subprocess, sys, time\ntime.sleep(0.3)\n"
+        f"for _ in range(3): subprocess.run([sys.executable, '-c', {child!r}])\n"
+        "time.sleep(0.3)"
+    )
+    process = start(sys.executable, "-c", script)
+    tree = opened(process)
+    seen = watch(tree, process)
+    assert seen == sorted(seen)
+    assert 0.6 * SECOND < seen[-1] < 6 * SECOND
+    tree.close()
+
+
+def test_children_that_come_and_go_between_two_looks_are_found_with_their_parents(start: Start) -> None:
+    child = BURN + "burn(0.3)"
+    script = (
+        f"import subprocess, sys, time\nsys.stdin.readline()\nsubprocess.run([sys.executable, '-c', {child!r}])\n"
+        "print('done', flush=True); sys.stdin.readline()"
+    )
+    process = start(sys.executable, "-c", script)
+    tree = opened(process)
+    before = tree.cpu_ns()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "done\n"
+    for _ in range(40):
+        tree.look()
+    after = tree.cpu_ns()
+    assert 0.25 * SECOND < after - before < 5 * SECOND
+    assert tree.pids == [process.pid]
+    process.stdin.close()
+    process.wait(30)
+    tree.close()
+
+
+def test_a_tree_is_found_whole_when_it_already_stands(start: Start, wait_for: WaitFor) -> None:
+    process = start("sh", "-c", "sh -c 'sleep 100 & sleep 100; true'; true")
+    tree = opened(process)
+
+    def complete() -> bool:
+        tree.close()
+        tree.__init__(process.pid)  # type: ignore[misc]
+        tree.open()
+        return len(tree.pids) == 4
+
+    wait_for(complete)
+    members = tree.pids
+    assert (tree.rss_bytes() or 0) > 4 * 100_000
+    assert not tree.ended()
+    for pid in members:
+        os.kill(pid, 9)
+    wait_for(tree.ended)
+    tree.close()
+
+
+def test_new_grandchildren_join_and_those_who_lose_their_parent_stay(start: Start, wait_for: WaitFor) -> None:
+    process = start("sh", "-c", "read x; sh -c 'sleep 100 & echo $!; read y'; echo over; read z")
+    tree = opened(process)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    sleeper = int(process.stdout.readline())
+    try:
+
+        def seen() -> bool:
+            tree.look()
+            return sleeper in tree.pids
+
+        wait_for(seen)
+        assert len(tree.pids) == 3
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "over\n"
+        tree.cpu_ns()
+        for _ in range(20):
+            tree.look()
+        assert sorted(tree.pids) == sorted([process.pid, sleeper])
+    finally:
+        os.kill(sleeper, 9)
+    wait_for(lambda: tree.cpu_ns() >= 0 and tree.pids == [process.pid])
+    tree.close()
+
+
+def test_the_sources_fill_their_slots_and_tell_the_end(start: Start, wait_for: WaitFor) -> None:
+    process = start("sleep", "100")
+    tree = ProcessTree(process.pid)
+    cpu, memory = TaskSource(tree), TaskMemorySource(tree, 100)
+    cpu.open()
+    memory.open()
+    row: list[Any] = [None, None]
+    cpu.read(time.monotonic_ns(), row, 0)
+    memory.read(time.monotonic_ns(), row, 1)
+    assert row[0] >= 0
+    assert row[1] > 100_000
+    assert memory.ended() is None
+    process.kill()
+
+    def over() -> str | None:
+        memory.read(time.monotonic_ns(), [None], 0)
+        return memory.ended()
+
+    assert wait_for(over) == "watched process ended"
+    process.wait(30)
+    cpu.read(time.monotonic_ns(), row, 0)  # of a process that is gone for good: the counter stays
+    assert row[0] >= 0
+    row = [None]
+    memory.read(time.monotonic_ns(), row, 0)
+    assert row == [None]
+    cpu.close()
+
+
+def test_absurd_steps_of_the_counter_are_counted_and_not_bent() -> None:
+    class FakeTree(ProcessTree):
+        used = 0
+
+        def cpu_ns(self) -> int:
+            return self.used
+
+    tree = FakeTree()
+    source = TaskSource(tree)
+    processors = os.cpu_count() or 1
+    row: list[Any] = [None]
+    for t, used in ((1000, 0), (2000, 1000), (3000, 1000 + 1001 * processors), (4000, 1000 + 1001 * processors)):
+        tree.used = used
+        source.read(t, row, 0)
+        assert row == [used]
+    assert source.quality()["steps_over_all_processors"] == 1

@@ -1,0 +1,346 @@
+"""The GPU source without a driver: clocks, merging, refusing, and what must hold whatever a driver does."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driple.agents import gpu_samples
+from driple.agents.gpu import COLUMNS, GpuSource, Row, combine, merge, refuse
+from driple.agents.gpu_samples import Buffer, Stamps, clock_of, offset_ns
+from driple.agents.source import Late
+
+SECOND_US = 1_000_000
+NOW_US = {"mono": 5_000 * SECOND_US, "boot": 9_000 * SECOND_US, "wall": 1_800_000_000 * SECOND_US}
+
+
+@pytest.mark.parametrize(
+    ("stamp_us", "expected"),
+    [
+        (NOW_US["wall"] - 10_000, "wall"),
+        (NOW_US["wall"] + 500, "wall"),  # a sample that came while we looked at the clock
+        (NOW_US["boot"] - 10_000, "boot"),
+        (NOW_US["mono"] - 10_000, "mono"),
+        (NOW_US["wall"] - 3_600 * SECOND_US, "device"),  # fresh and an hour old: a clock that was never set
+        (NOW_US["wall"] + 3_600 * SECOND_US, "device"),
+        (7_000 * SECOND_US, "device"),
+        (0, "device"),
+    ],
+)
+def test_the_clock_of_a_stamp(stamp_us: int, expected: str) -> None:
+    assert clock_of(stamp_us, 3 * SECOND_US, NOW_US) == expected
+
+
+def test_a_machine_that_was_never_suspended_has_one_clock_since_boot() -> None:
+    same = {**NOW_US, "boot": NOW_US["mono"]}
+    assert clock_of(NOW_US["mono"], SECOND_US, same) == "mono"
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"), [(0, False), (100, False), (99.5, False), (900, True), (101, True), (-1, True), (1e300, True)]
+)
+def test_utilisation_has_bounds(value: float, refused: bool) -> None:
+    assert refuse(value) is refused
+    assert refuse(float("nan"))
+
+
+def test_two_kinds_of_samples_meet_by_their_stamps() -> None:
+    assert combine([[1, 3], [2, 3]], [[10, 30], [22, 33]]) == [(1, 10, None), (2, None, 22), (3, 30, 33)]
+    assert combine([[1, 3], [1, 3]], [[10, 30], [11, 33]]) == [(1, 10, 11), (3, 30, 33)]
+    assert combine([[], [2]], [[], [22]]) == [(2, None, 22)]
+
+
+def test_what_comes_late_finds_its_row() -> None:
+    held: list[Row] = [(1, 10, None), (3, 30, None)]
+    assert merge(held, [(3, None, 33), (4, 40, 44)]) == [(1, 10, None), (3, 30, 33), (4, 40, 44)]
+    assert merge(held, [(5, 50, 55)]) == [*held, (5, 50, 55)]
+
+
+def test_the_offset_between_two_clocks() -> None:
+    truth = time.monotonic_ns() - time.time_ns()
+    assert abs(offset_ns(time.CLOCK_REALTIME) - truth) < 50_000_000
+    assert abs(offset_ns(time.CLOCK_MONOTONIC)) < 50_000_000
+
+
+def test_a_device_with_its_own_clock_is_placed_by_the_shortest_delay() -> None:
+    stamps = Stamps(9_900 * 1_000_000)
+    for now_ms, delay_ms in ((10_000, 9), (10_200, 2), (10_400, 7)):
+        stamps.follow(now_ms * 1_000_000)
+        stamps.see((now_ms - delay_ms - 3_000) * 1000, now_ms * 1_000_000)  # its clock is 3 s behind
+    assert stamps.clock == "device"
+    assert stamps.offset_ns == (3_000 + 2) * 1_000_000
+
+
+class Driver:
+    """A driver's buffer in Python, as the C function that the binding would call."""
+
+    py: Any = import_module("pynvml")
+
+    def __init__(self, announced: int = 8) -> None:
+        self.announced = announced
+        self.samples: list[tuple[int, int]] = []
+        self.room = 10_000
+        self.code = 0
+        self.value_type = 1
+
+    def function(self, _name: str) -> Callable[..., int]:
+        return self.get_samples
+
+    def get_samples(self, _handle: Any, _kind: Any, last: Any, by_type: Any, by_count: Any, array: Any) -> int:
+        by_type._obj.value = self.value_type
+        if array is None:
+            by_count._obj.value = self.announced
+            return 0
+        if self.code:
+            return self.code
+        if by_count._obj.value < self.room < 10_000:
+            return 7
+        given = [sample for sample in self.samples if sample[0] > last.value]
+        for place, (stamp, value) in zip(array, given, strict=False):
+            place.timeStamp, place.sampleValue.ullVal = stamp, 0xDEADBEEF00000000 | value
+        by_count._obj.value = min(len(given), len(array))
+        return 0 if given else 6
+
+
+def opened(driver: Driver, now_ms: int = 10_000) -> tuple[Buffer, Stamps]:
+    stamps = Stamps(now_ms * 1_000_000)
+    buffer = Buffer(driver, None, 1, stamps)  # type: ignore[arg-type]
+    assert buffer.open(now_ms * 1_000_000) == 0
+    return buffer, stamps
+
+
+def fetched(buffer: Buffer, stamps: Stamps, now_ms: int) -> list[tuple[float, float]]:
+    if stamps.follow(now_ms * 1_000_000):
+        buffer.forget()
+    times, values = buffer.fetch(now_ms * 1_000_000)
+    return [(t / 1e6, value) for t, value in zip(times, values, strict=True)]
+
+
+@pytest.fixture
+def unset_clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Host clocks under the test's control: the offset of the wall clock, in ms."""
+    state = {"wall_ms": 1_800_000_000_000, "mono_ms": 10_000}
+    monkeypatch.setattr(gpu_samples, "offset_ns", lambda _clock: (state["mono_ms"] - state["wall_ms"]) * 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: state["wall_ms"] * 1_000_000)
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: state["mono_ms"] * 1_000_000)
+    return state
+
+
+def test_a_ring_in_any_order_and_with_repeats_is_put_in_order(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    buffer, stamps = opened(driver)
+    times = [10_030, 10_040, 10_010, 10_020, 10_020]
+    driver.samples = [(t * 1000, t % 100) for t in times]
+    unset_clocks["mono_ms"] = 10_050
+    assert fetched(buffer, stamps, 10_050) == [(10_010, 10), (10_020, 20), (10_030, 30), (10_040, 40)]
+    assert fetched(buffer, stamps, 10_060) == []
+
+
+def test_what_the_buffer_held_before_the_trace_is_not_of_the_trace(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    driver.samples = [(t * 1000, 50) for t in range(9_900, 10_000, 10)]
+    buffer, stamps = opened(driver)
+    driver.samples.append((10_010 * 1000, 60))
+    assert fetched(buffer, stamps, 10_015) == [(10_010, 60)]
+    assert buffer.period_us == 10_000
+
+
+def test_a_buffer_that_grew_is_read_with_a_larger_place(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    buffer, stamps = opened(driver)
+    driver.announced = driver.room = 400
+    driver.samples = [((10_000 + k) * 1000, k % 100) for k in range(1, 301)]
+    assert len(fetched(buffer, stamps, 10_400)) == 300
+
+
+def test_a_wall_clock_that_is_set_back_does_not_silence_the_device(unset_clocks: dict[str, int]) -> None:
+    wall, driver = unset_clocks["wall_ms"], Driver()
+    buffer, stamps = opened(driver)
+    driver.samples = [((wall - 5) * 1000, 40)]
+    assert fetched(buffer, stamps, 10_000 + 0) == []  # of before the trace
+    driver.samples.append(((wall + 90) * 1000, 50))
+    unset_clocks.update(wall_ms=wall + 100, mono_ms=10_100)
+    assert fetched(buffer, stamps, 10_100) == [(10_090, 50)]
+
+    hour = 3_600_000
+    driver.samples.append(((wall + 190 - hour) * 1000, 60))
+    unset_clocks.update(wall_ms=wall + 200 - hour, mono_ms=10_200)
+    assert fetched(buffer, stamps, 10_200) == [(10_190, 60)]
+    assert stamps.steps == 1
+
+    driver.samples.append(((wall + 290 - hour) * 1000, 70))
+    unset_clocks.update(wall_ms=wall + 300 - hour, mono_ms=10_300)
+    assert fetched(buffer, stamps, 10_300) == [(10_290, 70)]
+    assert stamps.steps == 1
+
+
+def test_stamps_that_make_no_sense_any_more_are_understood_anew(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    buffer, stamps = opened(driver)
+    driver.samples = [(10_010 * 1000, 10)]
+    assert fetched(buffer, stamps, 10_020) == [(10_010, 10)]
+    # The device counts from elsewhere now, as after a suspend of the host.
+    seen = []
+    for now_ms in range(10_200, 11_200, 100):
+        driver.samples = [((now_ms - 10 + 900_000) * 1000, 20)]
+        seen += fetched(buffer, stamps, now_ms)
+    assert len(seen) >= 5 and all(10_100 < t <= 11_200 for t, _ in seen)
+    assert buffer.counts["misdated"] == 3 and stamps.steps == 1
+
+
+def test_an_error_in_passing_is_counted_and_nothing_is_lost(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    buffer, stamps = opened(driver)
+    driver.samples, driver.code = [(10_010 * 1000, 10)], 999
+    assert fetched(buffer, stamps, 10_020) == []
+    driver.code = 0
+    assert fetched(buffer, stamps, 10_120) == [(10_010, 10)]
+    assert buffer.counts["errors"] == 1
+
+
+def test_a_value_type_from_the_future_gives_no_values(unset_clocks: dict[str, int]) -> None:
+    driver = Driver()
+    buffer, stamps = opened(driver)
+    driver.samples, driver.value_type = [(10_010 * 1000, 10)], 99
+    assert fetched(buffer, stamps, 10_020) == []
+
+
+class Tape:
+    """In place of a buffer: samples that show at given times."""
+
+    period_us = 10_000
+    capacity = 100
+    clock = "mono"
+
+    def __init__(self, shown: Sequence[tuple[int, int, float]]) -> None:
+        self.shown = sorted(shown, key=lambda sample: sample[1])  # (shows at, stamp, value)
+        self.diffs_us: list[int] = []
+        self.counts = dict.fromkeys(gpu_samples.COUNTS, 0)
+        self.newest_ns = 0
+
+    def fetch(self, now_ns: int) -> tuple[list[int], list[float]]:
+        ready = [sample for sample in self.shown if sample[0] <= now_ns]
+        self.shown = [sample for sample in self.shown if sample[0] > now_ns]
+        self.newest_ns = max([self.newest_ns, *(stamp for _, stamp, _ in ready)])
+        return [stamp for _, stamp, _ in ready], [value for _, _, value in ready]
+
+    def is_dry(self, now_ns: int, patience_ns: int) -> bool:
+        return now_ns - self.newest_ns > patience_ns
+
+
+def source_of(first: Tape, second: Tape) -> GpuSource:
+    source = GpuSource("0", 0, 100)
+    source._buffers = [first, second]  # type: ignore[list-item]
+    return source
+
+
+def run(source: GpuSource, reads_ns: Sequence[int]) -> list[Late]:
+    found: list[Late] = []
+    for t in reads_ns:
+        source.read(t, [None] * len(COLUMNS), 0)
+        found += source.extra()
+    source._release(flush=True)
+    found += source._late
+    return found
+
+
+@given(seed=st.integers(0, 2**32), lag_ms=st.integers(0, 99), period_ms=st.sampled_from([1, 7, 20, 150, 170]))
+def test_every_sample_comes_once_and_times_never_go_back(seed: int, lag_ms: int, period_ms: int) -> None:
+    chance = random.Random(seed)
+    step = period_ms * 1_000_000
+    tapes = []
+    for _ in range(2):
+        visible, shown = 0, []
+        for k in range(1, 60):
+            visible = max(visible, k * step + chance.randint(0, lag_ms * 1_000_000))
+            shown.append((visible, k * step + chance.choice([0, 0, 1]), k % 100))
+        tapes.append(shown)
+    truth = [{(stamp, value) for _, stamp, value in shown} for shown in tapes]
+    end = 61 * step + 400_000_000
+    # A sample that shows a whole read later than a newer one of the other kind cannot be placed any more.
+    found = run(source_of(Tape(tapes[0]), Tape(tapes[1])), range(100_000_000, end, 100_000_000))
+    assert all(a[0] < b[0] for a, b in pairwise(found))
+    for slot in range(2):
+        assert {(t, values[slot]) for t, values in found if values[slot] is not None} == truth[slot]
+
+
+class Meter:
+    """In place of the gauge."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def call(self) -> int:
+        return 0
+
+    def take(self) -> tuple[int, int]:
+        return self.value, self.value
+
+
+def test_the_gauge_speaks_only_for_times_of_which_no_sample_speaks() -> None:
+    second = 1_000_000_000
+    shown = [(k * 10_000_000 + 1, k * 10_000_000, 100.0) for k in [*range(1, 101), *range(301, 401)]]
+    source = source_of(Tape(shown), Tape(shown))
+    source._gauge = Meter(37)  # type: ignore[assignment]
+    found = run(source, range(second // 10, 5 * second, second // 10))
+    gauged = [t for t, values in found if values[0] == 37]
+    assert gauged and all(second < t <= 3 * second or t > 4 * second for t in gauged)
+    assert len([values for _, values in found if values[0] == 100]) == 200
+
+
+def portioned(milliseconds: int) -> list[tuple[int, int, float]]:
+    """Six seconds of samples every 10 ms, which show only at every so many milliseconds."""
+    return [(-(-k * 10 // milliseconds) * milliseconds * 1_000_000, k * 10_000_000, 100.0) for k in range(1, 601)]
+
+
+def test_samples_that_turn_up_after_all_replace_the_gauge() -> None:
+    source = source_of(Tape(portioned(500)), Tape(portioned(500)))
+    source._gauge = Meter(37)  # type: ignore[assignment]
+    found = run(source, range(100_000_000, 6_000_000_001, 100_000_000))
+    assert source._dry > 0 and source._displaced == 0
+    assert [values[0] for _, values in found] == [100] * 600
+
+
+def test_a_driver_that_shows_samples_in_large_portions_is_given_time() -> None:
+    source = source_of(Tape(portioned(1_000)), Tape(portioned(1_000)))
+    source._gauge = Meter(37)  # type: ignore[assignment]
+    found = run(source, range(100_000_000, 6_000_000_001, 100_000_000))
+    # It is taken for dry once, and what the gauge then said cannot be taken back.
+    assert source._displaced < 100
+    assert [values[0] for t, values in found if t > 1_100_000_000] == [100] * 490
+
+
+def test_nothing_grows_in_an_hour() -> None:
+    class Endless(Tape):
+        def fetch(self, now_ns: int) -> tuple[list[int], list[float]]:
+            self.newest_ns = now_ns
+            return [now_ns - k * 20_000_000 for k in reversed(range(3))], [50.0] * 3
+
+    source = source_of(Endless([]), Endless([]))
+    sent = 0
+    for t in range(200_000_000, 3_600 * 1_000_000_000, 200_000_000):
+        source.read(t, [None] * len(COLUMNS), 0)
+        sent += len(source.extra())
+        assert len(source._pending) <= 6
+    assert sent >= 3 * 17_990
+
+
+def test_each_gpu_of_a_trace_has_its_own_name_and_columns() -> None:
+    assert list(GpuSource("3", 0, 100).columns) == list(COLUMNS)
+    other = GpuSource("4", 1, 100)
+    assert other.name == "gpu1" and other.columns[0] == "gpu_util_pct_1"
+
+
+def test_closing_what_was_never_opened_is_fine() -> None:
+    source = GpuSource("0", 0, 100)
+    source.close()
+    assert source.extra() == ()
+    assert source.quality()["method"] == {"gpu_util_pct": None, "gpu_mem_util_pct": None}

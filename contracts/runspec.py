@@ -21,6 +21,16 @@ IDENTITY_VERSION = 1
 UPDATES: Tuple[str, ...] = ("sync", "async")
 STRATEGIES: Tuple[str, ...] = ("ps", "allreduce")
 SHARDINGS: Tuple[str, ...] = ("balanced", "round_robin")
+FRAMEWORKS: Tuple[str, ...] = ("tensorflow",)
+
+
+MAX_TIMEOUT_S = 30 * 24 * 3600.0
+
+
+def _at_least(least: int, **values: float) -> None:
+    for name, value in values.items():
+        if value < least:
+            raise BadInput(f"{name}: expected {least} or more, got {value:g}")
 
 
 @dataclass(frozen=True)
@@ -50,7 +60,10 @@ class Workload:
     """Of the user's own model file: changed code is another workload."""
 
     def __post_init__(self) -> None:
-        for name, known in (("update", UPDATES), ("strategy", STRATEGIES), ("sharding", SHARDINGS)):
+        closed = (
+            ("update", UPDATES), ("strategy", STRATEGIES), ("sharding", SHARDINGS), ("framework", FRAMEWORKS)
+        )  # fmt: skip
+        for name, known in closed:
             if getattr(self, name) not in known:
                 raise UnknownName(name, getattr(self, name), known)
 
@@ -109,6 +122,10 @@ class Measurement:
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.duration_s is None):
             raise BadInput("exactly one of steps and duration_s must be set")
+        _at_least(1, steps=1 if self.steps is None else self.steps, sampling_hz=self.sampling_hz)
+        _at_least(0, warmup_steps=self.warmup_steps, threads=self.threads)
+        if self.duration_s is not None and not self.duration_s > 0:
+            raise BadInput(f"duration_s: expected more than 0, got {self.duration_s:g}")
 
 
 @dataclass(frozen=True)
@@ -125,6 +142,7 @@ class RunSpec:
     repetition: int = 0
 
     def __post_init__(self) -> None:
+        _at_least(0, seed=self.seed, repetition=self.repetition)
         placed = [task for group in self.together for task in group]
         tasks = self.setting.tasks
         if len(placed) != len(tasks) or set(placed) != set(tasks):
@@ -179,6 +197,11 @@ class JobSpec:
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):
             raise BadInput(f"tasks: expected {', '.join(self.run.setting.tasks)} in this order")
+        if len({task.address for task in self.tasks}) < len(self.tasks):
+            raise BadInput("tasks: two of them have the same address and port")
+        for name in ("start_timeout_s", "step_timeout_s"):
+            if not 0 < getattr(self, name) <= MAX_TIMEOUT_S:
+                raise BadInput(f"{name}: expected more than 0 and at most {MAX_TIMEOUT_S:g}")
 
     def task(self, name: str) -> TaskSpec:
         """The task of that name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
@@ -78,13 +78,16 @@ def _graph_arguments(part: argparse.ArgumentParser) -> None:
     part.set_defaults(run=_graph)
 
 
-def _task(arguments: argparse.Namespace) -> int:
-    from driple.workloads.job import read_job
-    from driple.workloads.task import run_task
+def _task(arguments: argparse.Namespace) -> NoReturn:
+    from driple.workloads.task import run_job_file
 
-    job = read_job(arguments.job)
-    job.task(arguments.task)
-    run_task(job, arguments.task, arguments.out, graph_file=arguments.graph, watch_stdin=arguments.watch_stdin)
+    run_job_file(
+        arguments.job,
+        arguments.task,
+        arguments.out,
+        graph_file=arguments.graph,
+        watch_stdin=arguments.watch_stdin,
+    )
 
 
 def _graph(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from driple.contracts.runspec import JobSpec
@@ -16,6 +16,11 @@ def cluster_of(job: JobSpec) -> dict[str, list[str]]:
     """Addresses by role, as TensorFlow wants them."""
     roles = {role: list(job.addresses(role)) for role in ("ps", "worker")}
     return {role: addresses for role, addresses in roles.items() if addresses}
+
+
+def server_device(index: int) -> str:
+    """The device of parameter server `index`."""
+    return SERVER_DEVICE.replace("/device", f"/task:{index}/device")
 
 
 def worker_device(job: JobSpec, index: int) -> str:
@@ -32,7 +37,7 @@ class Balanced:
 
     def __call__(self, op: Any) -> int:
         """The server's index for a variable's op."""
-        return self.place(_variable_bytes(op))
+        return self.place(_bytes_of(op))
 
     def place(self, size: int) -> int:
         """The server's index for a variable of that many bytes."""
@@ -70,8 +75,12 @@ def device_setter(job: JobSpec, index: int) -> Any:
     )
 
 
-def _variable_bytes(op: Any) -> int:
+def variable_bytes(shape: Sequence[int], item_bytes: int) -> int:
+    """What a variable weighs."""
+    return math.prod(shape) * item_bytes
+
+
+def _bytes_of(op: Any) -> int:
     import tensorflow as tf
 
-    dtype = tf.as_dtype(op.get_attr("dtype"))
-    return int(math.prod(d.size for d in op.get_attr("shape").dim) * dtype.size)
+    return variable_bytes([d.size for d in op.get_attr("shape").dim], int(tf.as_dtype(op.get_attr("dtype")).size))

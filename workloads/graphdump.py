@@ -182,7 +182,7 @@ def _nodes_and_edges(definition: Any, graph: Any) -> tuple[list[Node], list[Edge
                 device=devices[position],
                 shapes=shapes,
                 dtypes=[output.dtype.base_dtype.name for output in op.outputs],
-                output_bytes=_bytes(shapes, [output.dtype.size for output in op.outputs]),
+                output_bytes=_bytes(shapes, [_size(output.dtype) for output in op.outputs]),
                 flops=_flops(graph, op),
             )
         )
@@ -215,10 +215,16 @@ def _shape(shape: Any) -> list[int] | None:
     return None if shape.rank is None else [-1 if size is None else size for size in shape.as_list()]
 
 
-def _bytes(shapes: Sequence[list[int] | None], sizes: Sequence[int]) -> int | None:
+def _size(dtype: Any) -> int | None:
+    """Bytes of one element; None for texts and handles, which have no fixed size."""
+    name = dtype.base_dtype.name
+    return None if name in ("string", "resource", "variant") else int(dtype.size)
+
+
+def _bytes(shapes: Sequence[list[int] | None], sizes: Sequence[int | None]) -> int | None:
     total = 0
     for shape, size in zip(shapes, sizes, strict=True):
-        if shape is None or -1 in shape:
+        if shape is None or -1 in shape or size is None:
             return None
         total += math.prod(shape) * size
     return total

@@ -86,7 +86,7 @@ def _cifar(folder: Path, workload: Workload, seed: int) -> Any:
 
 def _imagenet(folder: Path, workload: Workload, seed: int) -> Any:
     root = folder / "train" if (folder / "train").is_dir() else folder
-    classes = sorted(path.name for path in root.iterdir() if path.is_dir())
+    classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     most = dataset_of(workload).classes
     if not classes or len(classes) > most:
         found = f"found {len(classes)} folders"

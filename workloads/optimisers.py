@@ -1,4 +1,4 @@
-"""Optimisers by name, with rates at which small members of every family learn the synthetic data."""
+"""Optimisers by name, with rates at which small members of a family learn the synthetic data, some of them slowly."""
 
 from __future__ import annotations
 

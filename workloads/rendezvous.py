@@ -10,12 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from driple.workloads.cluster import SERVER_DEVICE
-
-
-def server_device(index: int) -> str:
-    """The device of parameter server `index`."""
-    return SERVER_DEVICE.replace("/device", f"/task:{index}/device")
+from driple.workloads.cluster import server_device
 
 
 def _queue(name: str) -> Any:

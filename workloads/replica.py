@@ -12,6 +12,7 @@ from typing import Any
 
 from driple.contracts.runspec import JobSpec
 from driple.workloads import cluster
+from driple.workloads.lockstep import lock_step
 
 GLOBAL_STEP = "global_step"
 
@@ -25,11 +26,9 @@ class Replica:
     train_op: Any
     """One step of this worker. In sync mode it returns when the step of all workers has been applied."""
     global_step: Any
-    """The job's step, read after `train_op`."""
+    """The job's step after this one. In async mode it is read after the update, so two workers may see the same."""
     init_op: Any
     """Run once, by worker 0."""
-    local_init_op: Any
-    """Run by every worker, after `init_op`; None where there is nothing to do."""
     chief_op: Any
     """In sync mode, what worker 0 runs over and over beside its steps: aggregate, apply, let the workers go on."""
 
@@ -68,26 +67,32 @@ def build(job: JobSpec, index: int) -> Replica:
         built = registry.build(run.workload, batch, code_path=job.code_path)
         optimiser = optimisers.make(run.workload.optimiser, registry.dataset_of(run.workload).kind)
         synchronous = run.workload.update == "sync" and run.setting.servers > 0
-        if synchronous:
-            optimiser = v1.train.SyncReplicasOptimizer(
-                optimiser, replicas_to_aggregate=run.setting.workers, total_num_replicas=run.setting.workers
-            )
         gradients = [pair for pair in optimiser.compute_gradients(built.loss, built.trainable) if pair[0] is not None]
-        applied = optimiser.apply_gradients(gradients, global_step=global_step)
+        if synchronous:
+            step = lock_step(
+                optimiser,
+                gradients,
+                global_step,
+                worker=index,
+                workers=run.setting.workers,
+                device=cluster.server_device(0),
+            )
+            applied, chief_op = step.worker_op, step.chief_op
+        else:
+            applied, chief_op = optimiser.apply_gradients(gradients, global_step=global_step), None
         # Grouped and not made control inputs of the apply ops: that would be an edge from each to each.
         train_op = v1.group(applied, *built.updates, name="train")
-        with v1.control_dependencies([train_op]):
-            after = global_step.read_value()
         if synchronous:
-            optimiser.ready_for_local_init_op.mark_used()  # the start barrier does its work; else TensorFlow complains
-        chief_op = optimiser.get_chief_queue_runner().enqueue_ops[0] if synchronous else None
+            after = applied
+        else:
+            with v1.control_dependencies([train_op]):
+                after = global_step.read_value()
         return Replica(
             graph=graph,
             loss=built.loss,
             train_op=train_op,
             global_step=after,
             init_op=v1.global_variables_initializer(),
-            local_init_op=optimiser.local_step_init_op if synchronous else None,
             chief_op=chief_op,
         )
 

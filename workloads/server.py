@@ -74,7 +74,7 @@ def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
             watch.leave(1, f"{task} went away before it was done; its own last words say why")
 
     watched = [task for task in job.tasks if task.task.startswith("worker:") or (task.task == "ps:0" and index > 0)]
-    peers = Peers({task.task: task.address for task in watched}, lost)
+    peers = Peers({task.task: task.address for task in watched}, lost, job.step_timeout_s)
     if index == 0:
         threading.Thread(target=_watch_progress, args=(job, server, watch, peers), name="progress", daemon=True).start()
     else:
@@ -114,14 +114,15 @@ def _relax_when_complete(watch: Watch, peers: Peers) -> None:
 def _watch_progress(job: JobSpec, server: Any, watch: Watch, peers: Peers) -> None:
     """On server 0, which keeps the global step: ends the job when that stands still.
 
-    It is the only one who can see a worker that hangs in async mode, where nobody else waits for that worker.
+    It sees what no worker can tell: that all of them have stopped. One that is frozen while others go on is seen by
+    its peers' greetings.
     """
     import tensorflow.compat.v1 as v1
 
     limit = job.step_timeout_s + STALL_MARGIN_S
     watch.expect(job.start_timeout_s, lambda: _never_came(job, peers))
     with v1.Graph().as_default():
-        with v1.device(rendezvous.server_device(0)):
+        with v1.device(cluster.server_device(0)):
             # The same name on the same device is the same variable: this is the job's own.
             step = v1.Variable(0, dtype=v1.int64, name=GLOBAL_STEP, use_resource=False, trainable=False)
             value, known = step.read_value(), v1.is_variable_initialized(step)

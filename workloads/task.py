@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import traceback
 from pathlib import Path
@@ -10,11 +11,32 @@ from typing import NoReturn
 
 from driple.contracts.errors import DripleError
 from driple.contracts.runspec import JobSpec
+from driple.workloads.job import read_job
 from driple.workloads.outbox import Outbox
 from driple.workloads.watch import Watch
 
 BETTER_WORDS_S = 1.5
 """How long an error of TensorFlow's waits for the watch to name the peer that caused it."""
+
+
+def run_job_file(
+    path: Path, task: str, out: Path, *, graph_file: Path | None = None, watch_stdin: bool = False
+) -> NoReturn:
+    """Reads a job and runs one of its tasks; see `run_task`.
+
+    Raises:
+        BadInput: the job or the task is not one; `finished.json` says so too, in place of what an earlier attempt left.
+    """
+    outbox = Outbox(out, task)
+    try:
+        job = read_job(path)
+        job.task(task)
+    except DripleError as error:
+        outbox.finished(error.exit_code, "; ".join(error.lines()))
+        raise
+    finally:
+        outbox.close()
+    run_task(job, task, out, graph_file=graph_file, watch_stdin=watch_stdin)
 
 
 def run_task(
@@ -84,8 +106,9 @@ def prepare_environment(gpu: int | None) -> None:
 def explain(error: Exception, job: JobSpec | None = None) -> str:
     """An error of TensorFlow's in one line, cause first."""
     lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if any(map(str.isalpha, line))]
-    # A failure on several devices comes as a list under a heading: the line that says OOM is worth more.
-    text = next((line for line in lines if "OOM" in line), lines[0] if lines else "no more is known")
+    # What comes from another device stands under a heading, and of several the line that says OOM is worth most.
+    telling = [line for line in lines if not re.match(r"From /job:|\d+ root error", line)] or lines
+    text = next((line for line in lines if "OOM" in line), telling[0] if telling else "no more is known")
     if _out_of_memory(error):
         what = f"batch {job.run.workload.batch_size} of {job.run.workload.model}" if job else "this batch"
         return f"out of memory: {what} does not fit; use a smaller batch or size ({text[:200]})"

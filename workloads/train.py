@@ -57,7 +57,9 @@ def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Pa
         if not ending.near:
             watch.leave(1, f"{task} went away before the job was done; its own last words say why")
 
-    peers = Peers({task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost)
+    peers = Peers(
+        {task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost, job.step_timeout_s
+    )
     watch.expect(job.start_timeout_s, lambda: _no_start(job, peers))
     server = start_server(job, "worker", index)
     built = replica.build(job, index)
@@ -93,8 +95,6 @@ def _meet(session: Any, index: int, built: replica.Replica, start: rendezvous.St
         session.run([built.init_op, stop.init] if stop is not None else built.init_op)
         session.run(start.let_in)
     session.run(start.enter)
-    if built.local_init_op is not None:
-        session.run(built.local_init_op)
     session.run(start.arrive)
     if index == 0:
         session.run(start.let_go)

@@ -33,8 +33,7 @@ from typing import Any, NoReturn
 
 from driple.contracts.command import printable
 from driple.contracts.errors import BadInput, DripleError, shown
-from driple.workloads.job import read_job
-from driple.workloads.task import prepare_environment, run_task
+from driple.workloads.task import prepare_environment, run_job_file
 
 STOP_S = 2.0
 _PR_SET_PDEATHSIG = 1
@@ -125,10 +124,11 @@ class _Host:
             pid = self._fork(order)
             self._running[pid] = order
             self.say("started", {"pid": pid, "task": order.task, "out": str(order.out)})
-        elif kind == "stop" and value in self._running:
-            self._stop(value)
-        elif kind != "stop":  # a task that ended in the meantime needs no stopping
-            raise BadInput(f"expected run or stop, got {shown(kind)}")
+        elif kind == "stop" and isinstance(value, int):
+            if value in self._running:  # else it ended in the meantime
+                self._stop(value)
+        else:
+            raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}}, got {shown(line)}')
 
     def _fork(self, order: _Order) -> int:
         parent = os.getpid()
@@ -183,9 +183,7 @@ def _be_task(order: _Order, parent: int) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         _redirect(order.out)
-        job = read_job(order.job)
-        job.task(order.task)
-        run_task(job, order.task, order.out, graph_file=order.graph)
+        run_job_file(order.job, order.task, order.out, graph_file=order.graph)
     except DripleError as error:
         code = error.exit_code
         for line in error.lines():

@@ -3,13 +3,15 @@
 TensorFlow's survivors of a lost ps or worker hang inside a call that no Python signal handler interrupts. So every
 end goes through `Watch.leave`, from whichever thread noticed: last words, the `finished` marker, `os._exit`.
 
-A peer is watched through a TCP connection to its server port on which, after a greeting, nothing is ever sent. The
-kernel closes it when the peer's process dies, however it dies; until then it costs no traffic that a measurement of the
-network would see.
+A peer is watched through a TCP connection to its server port on which, after a greeting, nothing is sent. The kernel
+closes it when the peer's process dies, however it dies. Twice in a step's time limit it is made anew, because a process
+that is stopped, or a host that is frozen, closes nothing and answers nothing: some hundred bytes a minute, which is
+nothing beside training.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -97,14 +99,16 @@ class Watch:
 class Peers:
     """Knows which other tasks have been reached, and tells when one is lost."""
 
-    def __init__(self, addresses: Mapping[str, str], on_lost: Callable[[str], None]) -> None:
+    def __init__(self, addresses: Mapping[str, str], on_lost: Callable[[str], None], answer_s: float = 60.0) -> None:
         """Starts watching.
 
         Args:
             addresses: `address:port` by task.
             on_lost: called with the task's name, once, from a thread of its own.
+            answer_s: a peer that is alive answers a greeting within this time; it is greeted anew twice as often.
         """
         self._addresses = dict(addresses)
+        self._answer_s = answer_s
         self._on_lost = on_lost
         self._reached: set[str] = set()
         for name in self._addresses:
@@ -122,12 +126,9 @@ class Peers:
                 with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S) as connection:
                     self._reached.add(name)
                     failures = 0
-                    connection.settimeout(None)
-                    connection.sendall(GREETING)
-                    if connection.recv(4096):
-                        connection.sendall(ACKNOWLEDGED)
-                    while connection.recv(4096):
-                        pass
+                    self._sit(connection)
+            except _Frozen:
+                failures = BROKEN_TRIES
             except OSError as error:
                 if name in self._reached and not isinstance(error, ConnectionResetError):
                     failures += BROKEN_TRIES if isinstance(error, ConnectionRefusedError) else 1
@@ -135,3 +136,23 @@ class Peers:
                 self._on_lost(name)
                 return
             time.sleep(RETRY_S)  # a closed connection alone is no loss: the server may not want an idle one
+
+    def _sit(self, connection: socket.socket) -> None:
+        """Greets, and waits for the end of the connection, or until it is time to greet anew."""
+        connection.settimeout(self._answer_s)
+        connection.sendall(GREETING)
+        try:
+            if connection.recv(4096):
+                connection.sendall(ACKNOWLEDGED)
+        except TimeoutError:
+            raise _Frozen from None
+        until = time.monotonic() + self._answer_s / 2
+        while (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            with contextlib.suppress(TimeoutError):
+                if not connection.recv(4096):
+                    return
+
+
+class _Frozen(Exception):
+    """The kernel of a peer's host accepts connections, and the peer does not answer them."""

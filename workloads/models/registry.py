@@ -151,7 +151,10 @@ def network(workload: Workload, *, code_path: str | None = None) -> Network:
 
     def inputs_for(names: Iterable[str]) -> dict[str, Any]:
         shapes = input_shapes(workload)
-        return {name: tf_keras.Input(shapes[name][0], workload.batch_size, name, shapes[name][1]) for name in names}
+        # A batch_size on its own is one for all workers together to tf_keras, which divides it among the replicas of the
+        # strategy that it finds itself in. Ours is each worker's; a whole shape is taken as it is.
+        whole = {name: (workload.batch_size, *shapes[name][0]) for name in names}
+        return {name: tf_keras.Input(batch_shape=whole[name], name=name, dtype=shapes[name][1]) for name in whole}
 
     hyper, dataset = hyper_of(workload), dataset_of(workload)
     if is_custom(workload.model):

@@ -120,6 +120,9 @@ with v1.Graph().as_default() as graph:
     x = v1.placeholder(v1.float32, [None, 3], name="x")
     with v1.device("/job:worker/task:0/device:GPU:0"):
         y = v1.matmul(x, v1.ones([3, 2]), name="y")
+    first, second = v1.split(y, 2, axis=1, name="parts")
+    v1.identity(second, name="second")
+    v1.as_string(y, name="words")
 for name in ("g.pb", "g.pbtxt"):
     v1.train.write_graph(graph, folder, name, as_text=name == "g.pbtxt")
     assert main(["graph", "--graphdef", f"{folder}/{name}", "--out", f"{folder}/{name}.parquet"]) == 0
@@ -148,6 +151,10 @@ def test_a_graphdef_of_the_users_own_and_broken_ones(tmp_path: Path) -> None:
     (matmul,) = [node for node in binary["nodes"] if node["op"] == "MatMul"]
     assert matmul["shapes"] == [[-1, 2]] and matmul["output_bytes"] is None
     assert matmul["device"] == "/job:worker/task:0/device:GPU:0"
+    names = [node["name"] for node in binary["nodes"]]
+    (edge,) = [edge for edge in binary["edges"] if edge["dst"] == names.index("second")]
+    assert (names[edge["src"]], edge["output"], edge["kind"]) == ("parts", 1, "data")
+    assert binary["nodes"][names.index("words")]["output_bytes"] is None
 
 
 OWN = """

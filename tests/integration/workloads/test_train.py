@@ -68,8 +68,25 @@ def test_sparse_gradients_another_optimiser_and_odd_numbers_of_tasks(
     assert [step["global_step"] for step in job.steps("worker:0")] == [1, 2, 3]
 
 
+def test_lock_step_holds_when_steps_are_fast_and_servers_many(
+    warm: WarmHost, folder: MakeFolder, tmp_path: Path
+) -> None:
+    """One queue for all workers let a fast one go twice and another wait for ever, within some hundred steps."""
+    (tmp_path / "own.py").write_text(OWN)
+    spec = make_job("cpu-p3w3-1g", "trivial", steps=600, size=32, batch=1)
+    workload = replace(spec.run.workload, model="own.py:small", dataset="cifar10")
+    job = folder(replace(spec, run=replace(spec.run, workload=workload), code_path=str(tmp_path / "own.py")))
+    assert set(warm.run(job).values()) == {0}
+    for worker in (*WORKERS, "worker:2"):
+        assert [step["global_step"] for step in job.steps(worker)] == list(range(1, 601))
+
+
 OWN = """
 import tensorflow as tf
+
+def small(image, *, classes):
+    weights = [tf.compat.v1.get_variable(name, [classes]) for name in "abc"]
+    return tf.reduce_mean(image) * weights[0] + weights[1] + weights[2] + tf.zeros([image.shape[0], classes])
 
 def linear(image, *, classes):
     return tf.reshape(image, [image.shape[0], -1]) @ tf.compat.v1.get_variable("w", [3072, classes])

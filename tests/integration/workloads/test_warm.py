@@ -45,7 +45,15 @@ def test_the_same_seed_gives_the_same_losses_cold_or_warm_and_after_other_runs(
 
 
 def test_lines_that_are_no_orders_are_answered_and_do_no_harm(warm: WarmHost, folder: MakeFolder) -> None:
-    for line in ("garbage", "[]", '{"run": 5}', '{"run": {"job": "j"}}', '{"jump": {}}', '{"run": {"jop": "j"}}'):
+    for line in (
+        "garbage",
+        "[]",
+        '{"run": 5}',
+        '{"run": {"job": "j"}}',
+        '{"jump": {}}',
+        '{"stop": []}',
+        '{"run": {"jop": "j"}}',
+    ):
         assert "expected" in warm.error_of(line)
     job = folder(make_job("cpu-p1w1-1g", "trivial", size=8, steps=2))
     assert set(warm.run(job).values()) == {0}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from driple.contracts.runspec import Measurement
 from driple.contracts.setting import Setting
-from driple.workloads.cluster import Balanced, RoundRobin, cluster_of, worker_device
+from driple.workloads.cluster import Balanced, RoundRobin, cluster_of, variable_bytes, worker_device
 from driple.workloads.job import job_without_hosts, workload_of
 from driple.workloads.train import Pace
 
@@ -19,6 +19,11 @@ def test_no_server_has_more_than_another_by_more_than_one_variable(sizes: list[i
         placing.place(size)
     assert sum(placing.loads) == sum(sizes)
     assert max(placing.loads) - min(placing.loads) <= max(sizes, default=0)
+
+
+def test_a_variable_weighs_its_bytes() -> None:
+    assert variable_bytes([3, 4], 8) == 96
+    assert variable_bytes([], 4) == 4
 
 
 def test_the_first_variable_goes_to_server_0_and_round_robin_goes_round() -> None:

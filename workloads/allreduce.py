@@ -5,54 +5,68 @@ MultiWorkerMirroredStrategy in a custom loop: one graph function per step, one r
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import faulthandler
 import json
 import os
+import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.runspec import JobSpec
 from driple.contracts.setting import CPU
-from driple.workloads.meeting import Meeting
+from driple.workloads.meeting import ANSWER_S, Meeting, silent
 from driple.workloads.outbox import Outbox
 from driple.workloads.train import Ending, Pace
 from driple.workloads.watch import Peers, Watch
 
 LINGER_S = 1.0
 """How long a worker stays after its last step: the others may still be fetching their share of it."""
+LAST_RESORT_S = 5.0
+"""How long after the time limit the process ends without last words, if no thread could say them."""
+_FORM_RING = "TFE_EnableCollectiveOps"
+"""TensorFlow's function that returns when every worker is there."""
 
 
 def train_allreduce(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None = None) -> None:
     """Runs worker `index` to its end."""
     if graph_file is not None:
+        watch.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
         _leave_graph(job, index, graph_file)
     cluster = {"worker": list(job.addresses("worker"))}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-    import tensorflow as tf
+    import tensorflow  # noqa: F401  (before the meeting: those who have met need not wait for each other to load it)
 
     me = f"worker:{index}"
     others = {task.task: task.address for task in job.tasks if task.task != me}
     meeting = Meeting(me, job.task(me).address, others)
+    begin = time.monotonic()
     watch.expect(job.start_timeout_s, lambda: _nobody(job, meeting))
     meeting.hold()
-    # If one is lost just now, TensorFlow waits for it with all Python threads held. This timer is none of Python's.
-    faulthandler.dump_traceback_later(job.start_timeout_s, exit=True)
-    strategy = _strategy(job)
-    faulthandler.cancel_dump_traceback_later()
-    watch.expect(
-        job.start_timeout_s,
-        f"gave up after {job.start_timeout_s:g} s: the ring stands, but the job did not start",
-    )
+    left = _less_the_asking(begin + job.start_timeout_s - time.monotonic())
+    watch.expect(left, lambda: _no_ring(job, others))
+    with _clear_words(others):
+        strategy = _strategy(job, left)
+        _train(job, index, strategy, others, outbox, watch)
+
+
+def _train(job: JobSpec, index: int, strategy: Any, others: dict[str, str], outbox: Outbox, watch: Watch) -> None:
+    import tensorflow as tf
+
     ending = Ending()
 
     def lost(task: str) -> None:
         if not ending.near:
             watch.leave(1, f"{task} went away before the job was done; its own last words say why")
 
-    Peers(others, lost)
+    peers = Peers(others, lost)
+    watch.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
     timed = job.run.measurement.duration_s is not None
     read = _reader(job, index)
     with strategy.scope():
@@ -80,7 +94,76 @@ def train_allreduce(job: JobSpec, index: int, outbox: Outbox, watch: Watch, grap
     watch.leave(0)
 
 
-def _strategy(job: JobSpec) -> Any:
+@contextlib.contextmanager
+def _clear_words(others: dict[str, str]) -> Iterator[None]:
+    """Turns what TensorFlow says of a ring that broke into a line about the worker that broke it."""
+    import tensorflow as tf
+
+    from driple.workloads.task import BETTER_WORDS_S
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        text = " ".join(re.sub(r"\{\{.*?\}\}", "", error.message).split())
+        gone = tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.CancelledError
+        if not isinstance(error, gone | tf.errors.DeadlineExceededError) and "Collective ops is aborted" not in text:
+            raise
+        time.sleep(BETTER_WORDS_S)  # the watch may know for certain who it is, and then leaves
+        named = {f"worker:{number}" for number in re.findall(r"/job:worker/replica:0/task:(\d+)", text)}
+        found = silent(others) or [f"{name} ({others[name]})" for name in sorted(named & set(others))]
+        who = f"{', '.join(found)} does not answer" if found else "a worker went away, and it is not known which"
+        raise RunFailed(f"the ring of workers broke: {who} (TensorFlow: {text[:200]})") from None
+
+
+@contextlib.contextmanager
+def _threads_run() -> Iterator[None]:
+    """While TensorFlow waits for the other workers, this process's own threads go on, and can end it with last words.
+
+    TensorFlow's Python makes that call with the interpreter held, for ever if a worker does not come. ctypes makes the
+    same call without. Where a version of TensorFlow has it elsewhere, it is left alone; the last resort remains.
+    """
+    try:
+        from tensorflow.python import pywrap_tfe
+
+        original = getattr(pywrap_tfe, _FORM_RING)
+        call = _without_interpreter()
+    except (ImportError, OSError, AttributeError):
+        yield
+        return
+    setattr(pywrap_tfe, _FORM_RING, call)
+    try:
+        yield
+    finally:
+        setattr(pywrap_tfe, _FORM_RING, original)
+
+
+def _without_interpreter() -> Callable[[Any, bytes], None]:
+    import tensorflow as tf
+
+    folder = Path(tf.sysconfig.get_lib())
+    functions = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"))
+    status = ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"))
+    enable = functions[_FORM_RING]
+    enable.argtypes, enable.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p], None
+    status.TF_NewStatus.argtypes, status.TF_NewStatus.restype = [], ctypes.c_void_p
+    status.TF_GetCode.argtypes, status.TF_GetCode.restype = [ctypes.c_void_p], ctypes.c_int
+    status.TF_Message.argtypes, status.TF_Message.restype = [ctypes.c_void_p], ctypes.c_char_p
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.argtypes, name_of.restype = [ctypes.py_object], ctypes.c_char_p
+    pointer_of.argtypes, pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+    def call(context: Any, server: bytes) -> None:
+        result = status.TF_NewStatus()
+        enable(pointer_of(context, name_of(context)), server, len(server), result)
+        code = status.TF_GetCode(result)
+        if code:
+            text = status.TF_Message(result).decode("utf-8", "replace")
+            raise tf.compat.v1.errors.exception_type_from_error_code(code)(None, None, text)
+
+    return call
+
+
+def _strategy(job: JobSpec, seconds: float) -> Any:
     import tensorflow as tf
 
     threads = job.run.measurement.threads
@@ -94,10 +177,14 @@ def _strategy(job: JobSpec) -> Any:
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
+    faulthandler.dump_traceback_later(seconds + LAST_RESORT_S, exit=True)  # its timer is no thread of Python's
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        with _threads_run():
+            return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise RunFailed(f"TensorFlow cannot form the ring: {' '.join(str(error).split())[:300]}") from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
@@ -164,20 +251,42 @@ def _barrier(strategy: Any) -> None:
     float(tf.function(lambda: strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0), axis=None))())
 
 
-def _leave_graph(job: JobSpec, index: int, graph_file: Path) -> None:
-    """Leaves the worker's graph from a process of its own: this one must not be turned into a TF1 one."""
-    import subprocess
-    import sys
-    import tempfile
+_DIES_WITH_PARENT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+from driple.workloads.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
 
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(job.to_json(), file)
-        file.flush()
-        command = [sys.executable, "-m", "driple.workloads.cli", "graph", "--job", file.name]
-        result = subprocess.run([*command, "--task", f"worker:{index}", "--out", str(graph_file)], check=False)
-    if result.returncode:
+
+def _leave_graph(job: JobSpec, index: int, graph_file: Path) -> None:
+    """Leaves the worker's graph from a process of its own: this one must not be turned into a TF1 one.
+
+    However this task ends, nothing is left: the kernel ends that process with it, and the job goes through a pipe.
+    """
+    command = [sys.executable, "-c", _DIES_WITH_PARENT, str(os.getpid()), "graph", "--job", "/dev/stdin"]
+    command += ["--task", f"worker:{index}", "--out", str(graph_file)]
+    if subprocess.run(command, input=json.dumps(job.to_json()).encode(), check=False).returncode:
         raise RunFailed(f"the graph could not be written to {graph_file}")
+
+
+def _less_the_asking(seconds: float) -> float:
+    """A time limit that leaves time to ask who does not answer, before the last words."""
+    return max(1.0, seconds - ANSWER_S)
 
 
 def _nobody(job: JobSpec, meeting: Meeting) -> str:
     return f"gave up after {job.start_timeout_s:g} s: {', '.join(meeting.missing())} never answered"
+
+
+def _no_ring(job: JobSpec, others: dict[str, str]) -> str:
+    found = silent(others)
+    who = f"{', '.join(found)} came and does not answer any more" if found else "but every worker answers"
+    return f"gave up after {job.start_timeout_s:g} s: the ring of workers did not form; {who}"
+
+
+def _no_start(job: JobSpec, missing: Sequence[str]) -> str:
+    who = f"{', '.join(missing)} does not answer" if missing else "every worker answers"
+    return f"gave up after {job.start_timeout_s:g} s: the ring stands, but the job did not start; {who}"

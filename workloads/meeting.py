@@ -1,8 +1,8 @@
 """The workers of an all-reduce job meet before TensorFlow forms its ring.
 
-While TensorFlow waits there for a worker that does not come, it lets no other Python thread run, so nothing in this
-process could end it or say who is missing. So each worker first listens at its own address, in plain Python, until it
-has heard from all the others and has reached all of them; then the port is free for TensorFlow.
+TensorFlow waits there for ever for a worker that does not come, and does not say who is missing. So each worker first
+listens at its own address, in plain Python, until it has heard from all the others and has reached all of them; then
+the port is free for TensorFlow. Who is lost after that is found by asking: `silent`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 
 from driple.contracts.errors import RunFailed
+from driple.workloads.watch import GREETING
 
 RETRY_S = 0.1
 ANSWER_S = 2.0
@@ -75,3 +76,27 @@ class Meeting:
                 answered = connection.recv(100) == _HELLO
             if answered:
                 self._reached.add(name)
+
+
+def silent(addresses: Mapping[str, str]) -> list[str]:
+    """Those at whose address no server of TensorFlow's answers now, with addresses. Takes no more than `ANSWER_S`.
+
+    A process that is stopped still takes connections, or the kernel does for it; so only an answer counts.
+    """
+    answered: set[str] = set()
+
+    def ask(name: str, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        where = (host.strip("[]"), int(port))
+        with contextlib.suppress(OSError), socket.create_connection(where, timeout=ANSWER_S) as connection:
+            connection.sendall(GREETING)
+            if connection.recv(100):
+                answered.add(name)
+
+    threads = [threading.Thread(target=ask, args=each, daemon=True) for each in addresses.items()]
+    deadline = time.monotonic() + ANSWER_S
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [f"{name} ({address})" for name, address in addresses.items() if name not in answered]

@@ -151,8 +151,8 @@ def network(workload: Workload, *, code_path: str | None = None) -> Network:
 
     def inputs_for(names: Iterable[str]) -> dict[str, Any]:
         shapes = input_shapes(workload)
-        # A batch_size on its own is one for all workers together to tf_keras, which divides it among the replicas of the
-        # strategy that it finds itself in. Ours is each worker's; a whole shape is taken as it is.
+        # To tf_keras a batch_size on its own is that of all workers together, to be divided among the replicas of the
+        # strategy whose scope this is. Ours is each worker's; a whole shape is taken as it is.
         whole = {name: (workload.batch_size, *shapes[name][0]) for name in names}
         return {name: tf_keras.Input(batch_shape=whole[name], name=name, dtype=shapes[name][1]) for name in whole}
 

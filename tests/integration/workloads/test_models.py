@@ -200,20 +200,61 @@ for name in NAMES:
 """
 
 
-def test_the_same_models_train_eagerly() -> None:
-    names = ["resnet20", "alexnet", "nmt_small", "transformer_relative", "ncf"]
-    code = EAGER.replace("NAMES", repr(names))
+def in_another_process(code: str, names: list[str]) -> list[list[str]]:
+    """Runs code that wants TensorFlow as it comes (here it has been turned into a TF1 one); its output in words."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code.replace("NAMES", repr(names))],
         capture_output=True,
         text=True,
         timeout=110,
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parent), "TF_CPP_MIN_LOG_LEVEL": "2"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line.split() for line in done.stdout.splitlines()]
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def test_the_same_models_train_eagerly() -> None:
+    names = ["resnet20", "alexnet", "nmt_small", "transformer_relative", "ncf"]
+    lines = in_another_process(EAGER, names)
     assert [line[0] for line in lines] == names
     for name, count, loss, changed, weights in lines:
         assert int(count) == registry.parameter_count(workload(name))
         assert 0 < float(loss) < 30
         assert int(changed) > int(weights) / 2, "weights and moving averages move"
+
+
+SCOPE = """
+import tensorflow as tf
+from small_graphs import workload
+from driple.workloads import inputs
+from driple.workloads.models import registry
+
+strategy = tf.distribute.OneDeviceStrategy("cpu:0")
+type(strategy.extended)._num_replicas_in_sync = 2  # all that tf_keras asks of a strategy before it divides a batch
+
+for name in NAMES:
+    work = workload(name, batch_size=3)
+
+    def step():
+        batch = inputs.batch_tensors(work, seed=1, worker=0, data_dir=None)
+        with tf.GradientTape() as tape:
+            loss = network.loss(network(batch), batch)
+        return tape.gradient(loss, network.model.trainable_variables)
+
+    with strategy.scope():
+        assert tf.distribute.get_strategy().num_replicas_in_sync == 2
+        network = registry.network(work)
+        gradients = tf.function(step, autograph=False).get_concrete_function().structured_outputs
+    assert all(gradient is not None for gradient in gradients), name
+    assert {int(tensor.shape[0]) for tensor in network.model.input.values()} == {3}, name
+    print(name, int(network.model.output.shape[0]))
+"""
+
+
+def test_a_batch_stays_whole_in_the_scope_of_a_strategy() -> None:
+    """Of every file of builders, the cheapest members: the whole zoo takes minutes."""
+    names = ["resnet20", "densenet40_k12", "trivial", "lenet", "alexnet", "vgg11", "googlenet", "mobilenet", "xception"]
+    names += ["nmt_medium", "transformer_relative", "transformer_aan", "gpt2_small", "ncf"]
+    files = {registry.TABLE[name].function.partition(".")[0] for name in names}
+    assert files == {entry.function.partition(".")[0] for entry in registry.TABLE.values()}
+    assert in_another_process(SCOPE, names) == [[name, "3"] for name in names]

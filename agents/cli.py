@@ -13,6 +13,8 @@ from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
 
 PROG = "driple-sample"
+# For the summary to a controller that does not read: it is in the trace too, and we must not be left behind.
+_PATIENCE_S = 5.0
 
 
 @command
@@ -20,6 +22,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """Parses, calls, gives the exit code: 0 fine, 2 bad input; with a wrapped command, that command's."""
     own, wrapped = _split(list(sys.argv[1:] if argv is None else argv))
     arguments = _parser().parse_args(own)
+    _check_alone(own, wrapped)
     logging.basicConfig(format=f"{PROG}: %(message)s", level=logging.WARNING)
     try:
         return _act(arguments, wrapped)
@@ -35,6 +38,15 @@ def _split(argv: List[str]) -> Tuple[List[str], Tuple[str, ...]]:
     if at == len(argv) - 1:
         raise BadInput(f"{PROG}: error: expected a command after --")
     return argv[:at], tuple(argv[at + 1 :])
+
+
+def _check_alone(own: List[str], wrapped: Tuple[str, ...]) -> None:
+    """Refuses what would be ignored beside an option that stands for all others."""
+    given = list(dict.fromkeys(word.partition("=")[0] for word in own if word.startswith("--")))
+    for option, fitting in (("--answer-clock", ()), ("--seal", ()), ("--spec", ("--json",))):
+        others = [other for other in given if other not in (option, *fitting)] + ["a command"] * bool(wrapped)
+        if option in given and others:
+            raise BadInput(f"{PROG}: error: {option} and {', '.join(others)}: expected {option} alone")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,14 +92,15 @@ def _act(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
 
 
 def _seal(samples: Path) -> int:
-    from driple.agents.seal import seal
+    from driple.agents.seal import seal_left
 
-    for path, rows in seal(samples).items():
+    for path, rows in seal_left(samples).items():
         print(f"{path}: {rows} rows")
     return 0
 
 
 def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
+    from driple.agents.control import say
     from driple.agents.report import ProgressLine, table
     from driple.agents.session import sample
     from driple.agents.spec import SampleSpec, read_spec
@@ -117,7 +130,11 @@ def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
         progress.clear()
     if arguments.json or spec.watch_stdin:
         files = {str(path): rows for path, rows in outcome.files.items()}
-        print(json.dumps({**outcome.summary, "files": files, "command_exit": outcome.command_exit}))
+        line = json.dumps({**outcome.summary, "files": files, "command_exit": outcome.command_exit})
+        if spec.watch_stdin:
+            say(line, _PATIENCE_S)
+        else:
+            print(line)
     else:
         # Beside a wrapped command stdout is the command's own.
         print(table(outcome.summary, outcome.files), file=sys.stderr if spec.command else sys.stdout)

@@ -85,6 +85,10 @@ class Ticker:
         self.number = number
         return now
 
+    def now(self) -> int:
+        """The time on its clock."""
+        return self._now()
+
     @property
     def kept(self) -> int:
         return self._lateness.count + len(self._recent)
@@ -131,7 +135,7 @@ def raise_priority() -> Dict[str, Any]:
 
     Children do not inherit it: a wrapped training job must run as if nobody watched.
     """
-    obtained: Dict[str, Any] = {"policy": "other", "nice": _niceness()}
+    obtained: Dict[str, Any] = {"policy": "other", "nice": niceness()}
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(_FIFO_PRIORITY))
         obtained["policy"], obtained["priority"] = "fifo", _FIFO_PRIORITY
@@ -140,14 +144,24 @@ def raise_priority() -> Dict[str, Any]:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
             os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
-        obtained["nice"] = _niceness()
+        obtained["nice"] = niceness()
     with suppress(OSError):
         # The kernel may otherwise wake an ordinary process 50 us late to save power. Real-time ones have no slack.
         Path("/proc/self/timerslack_ns").write_text("1000")
     return obtained
 
 
-def _niceness() -> int:
+def lower_priority(nice: int) -> None:
+    """Goes back to what everybody has: for work after the sampling, which may take long and has no deadline."""
+    with suppress(OSError):
+        # Only root may take back that children do not inherit it, so that stays.
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def niceness() -> int:
+    """Of this process."""
     return os.getpriority(os.PRIO_PROCESS, 0)
 
 

@@ -34,12 +34,10 @@ class Control:
         for_s: Optional[float] = None,
         limit_s: float = 86_400.0,
         watch_stdin: bool = False,
-        ended: Callable[[], Optional[str]] = lambda: None,
     ) -> None:
-        """`ended` says why what is watched is over, or None while it is not; it is asked often and must be quick."""
         self.reason: Optional[str] = None
         self.told: Optional[str] = None
-        self._ended = ended
+        self._ended: Callable[[], Optional[str]] = lambda: None
         self._stdin = sys.stdin.fileno() if watch_stdin else -1
         self._line = b""
         self._start = time.monotonic_ns()
@@ -57,6 +55,8 @@ class Control:
 
         self._old_wakeup = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # nohup: it stays ignored, by us and by the command that we start
             self._old.append((number, signal.signal(number, stop)))
         # A handler, even an empty one, makes the end of a child interrupt the wait.
         self._old.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, lambda *_: None)))
@@ -71,6 +71,18 @@ class Control:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
+    def begin(self, ended: Callable[[], Optional[str]]) -> None:
+        """Time counts from here. Before it there are only signals, so that what is started meanwhile is never left.
+
+        `ended` says why what is watched is over, or None while it is not; it is asked often and must be quick.
+        """
+        self._ended = ended
+        self._start = time.monotonic_ns()
+
+    def sampled(self) -> None:
+        """Nothing follows that could hang in a driver: to seal a long trace may take longer than the backstop gives."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
     def stop(self, reason: str) -> None:
         """Tells it to go, with a clean stop; the first reason counts."""
         self.reason = self.reason or reason
@@ -82,9 +94,13 @@ class Control:
             # The cheaper call. A signal is handled at once also here; only the rest of the sleep is slept.
             time.sleep(seconds)
             return self.reason is not None
+        if self.reason is None:  # the end may come before the next tick
+            seconds = min(seconds, max(0, self.end_ns - time.monotonic_ns()) / SECOND_NS)
         ready, _, _ = select.select(self._watched, (), (), seconds)
         if ready:
             self._take(ready)
+        elif self.reason is None and time.monotonic_ns() >= self.end_ns:
+            self.look(time.monotonic_ns())
         return self.reason is not None
 
     def look(self, now_ns: int) -> bool:
@@ -130,10 +146,16 @@ class Control:
             self.stop("controller")
 
 
-def say(line: str) -> None:
-    """A line to the controller; one that no longer listens is no reason to fail, its end shows on stdin."""
+def say(line: str, patience_s: float = 0.0) -> None:
+    """A line to the controller. One that does not read it, or is gone, must not hold us: the line is then dropped.
+
+    The descriptor stays blocking, as others may share it. Where it is ready, a pipe takes this much without blocking.
+    """
+    rest, out = line.encode("utf-8") + b"\n", sys.stdout.fileno()
+    end = time.monotonic() + patience_s
     with suppress(BrokenPipeError):
-        os.write(sys.stdout.fileno(), line.encode("utf-8") + b"\n")
+        while rest and select.select((), (out,), (), max(0.0, end - time.monotonic()))[1]:
+            rest = rest[os.write(out, rest[: select.PIPE_BUF]) :]
 
 
 def answer_probes() -> None:

@@ -62,6 +62,8 @@ class FlowTable:
 
     task_sockets: Optional[Callable[[], Set[int]]] = None
     """Gives the inodes of the task's sockets; None where no task is watched."""
+    task_pids: Optional[Callable[[], Sequence[int]]] = None
+    """Gives the task's processes; those whose descriptors we may not see may own any socket."""
 
     def __init__(self, hz: float, flows_hz: float) -> None:
         self.period_ticks = period_in_ticks(hz, flows_hz)
@@ -98,6 +100,7 @@ class FlowTable:
         self._left_out += max(0, len(raw) - MAX_FLOWS)
         again = t_mono_ns - self._checked_ns >= _AGAIN_NS
         sockets: Optional[Set[int]] = None
+        other: Optional[int] = 0
         known: Dict[int, Tuple[Cell, ...]] = {}
         rows: List[Sequence[Cell]] = []
         for cookie, inode, message, acked, received, retransmits in raw[:MAX_FLOWS]:
@@ -105,7 +108,8 @@ class FlowTable:
             if ends is None or (again and ends[4] != 1):
                 if sockets is None and self.task_sockets is not None:
                     sockets = self.task_sockets()
-                ends = (*_ends(message), None if sockets is None else int(inode in sockets))
+                    other = None if self.task_pids is not None and any(map(_hidden, self.task_pids())) else 0
+                ends = (*_ends(message), None if sockets is None else 1 if inode in sockets else other)
             known[cookie] = ends
             rows.append((t_mono_ns, cookie, *ends, acked, received, retransmits))
         self._known = known
@@ -151,6 +155,20 @@ class FlowTable:
                     if flow is not None:
                         found.append(flow)
                 at += max(_HEADER.size, (size + 3) & ~3)
+
+
+def _hidden(pid: int) -> bool:
+    """Whether a process's descriptors may not be read, as of another user's: it is not known then what is not its."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            for entry in entries:
+                os.readlink(entry.path)
+                break
+    except PermissionError:
+        return True
+    except OSError:  # it has ended
+        pass
+    return False
 
 
 def _flow(data: bytearray, at: int, end: int) -> Optional[Tuple[int, int, bytes, int, int, int]]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Sequence, Tuple
 
 from driple.agents.nvml import CODES, Lost, Nvml, answer
 
 FRESH_SLACK_US = 2_000_000
 """How much older than our last look a sample may be that was not there at our last look."""
+FAR_NS, FAR_PERIODS, SEEN = 50_000_000, 10, 16
+"""Where even the newest of so many fetches are older than this and than so many samples, it is not the host's clock."""
 STEP_NS = 5_000_000
 """A host clock that moved so much against the monotonic one between two reads was set, not slewed."""
 SLEW_NS = 100_000
@@ -39,7 +41,7 @@ def clock_of(stamp_us: int, age_limit_us: int, now_us: Dict[str, int]) -> str:
         The clock, or `device` if it agrees with none: a clock of the device's own.
     """
     for name in ("wall",) if stamp_us >= WALL_FROM_US else ("mono", "boot"):
-        if -FRESH_SLACK_US <= now_us[name] - stamp_us <= age_limit_us:
+        if -STEP_NS // 1000 <= now_us[name] - stamp_us <= age_limit_us:
             return name
     return "device"
 
@@ -69,6 +71,7 @@ class Stamps:
         """Which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen."""
         self.steps = 0
         """How often the host's clock was set while we sampled."""
+        self._delays_ns: List[int] = []
 
     def follow(self, now_ns: int) -> bool:
         """Keeps up with the host's clock, which may be slewed or set. Call before a fetch; says if it was set."""
@@ -84,10 +87,13 @@ class Stamps:
     def doubt(self) -> None:
         """Finds the clock anew: its samples make no sense any more, as after a suspend or a reset of the device."""
         self.clock = ""
+        self._delays_ns = []
         self.steps += 1
 
-    def see(self, newest_us: int, now_ns: int) -> None:
-        """Takes note of the newest stamp of a fetch."""
+    def see(
+        self, newest_us: int, now_ns: int, period_us: int = 0, more: Callable[[int], bool] = lambda _: False
+    ) -> None:
+        """Takes note of the newest stamp of a fetch. `more` says whether the driver has samples after a stamp."""
         if not self.clock:
             now_us = {
                 "mono": now_ns // 1000,
@@ -99,6 +105,15 @@ class Stamps:
         elif self.clock == "device":
             # No common clock: a sample cannot have arrived before it was taken, so the shortest delay is the truest.
             self.offset_ns = min(self.offset_ns, now_ns - newest_us * 1000)
+        else:
+            # A clock of the device's own may be close to the host's by chance, as one that was set by hand.
+            self._delays_ns.append(now_ns - newest_us * 1000 - self.offset_ns)
+            if len(self._delays_ns) >= SEEN:
+                shortest, self._delays_ns = min(self._delays_ns), []
+                # A driver that gives less than it has is behind without being off.
+                if shortest > max(FAR_NS, FAR_PERIODS * period_us * 1000) and not more(newest_us):
+                    self.clock = "device"
+                    self.offset_ns += shortest
 
     def _host_offset_ns(self) -> int:
         if self.clock == "wall":
@@ -169,7 +184,7 @@ class Buffer:
         stamps, values = self._taken()
         if not stamps:
             return [], []
-        self._dates.see(stamps[-1], now_ns)
+        self._dates.see(stamps[-1], now_ns, self.period_us, self._has_more)
         self._judge(stamps)
         offset_ns = self._dates.offset_ns
         times = [stamp * 1000 + offset_ns for stamp in stamps]
@@ -192,6 +207,13 @@ class Buffer:
     def span_s(self) -> float:
         """How many seconds of samples the buffer holds; 0 if not known yet."""
         return self.capacity * self.period_us / 1e6
+
+    def _has_more(self, after_us: int) -> bool:
+        """Whether the driver has samples after a stamp. What was fetched must have been taken out before."""
+        last, self._last.value = self._last.value, after_us
+        code = self._call()
+        self._last.value = last
+        return code == 0 and self._count.value > 0
 
     def _call(self) -> int:
         self._count.value = self._size

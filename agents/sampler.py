@@ -116,6 +116,7 @@ class Sampler:
         self._rows: List[List[Value]] = []
         self._flush_ns = self._note_ns = self._began_ns = self._ended_ns = 0
         self._cpu_before = 0.0
+        self._count = 0
 
     def run(self) -> None:
         """Samples until told to stop. What was read is in the file when this returns or raises.
@@ -132,6 +133,7 @@ class Sampler:
         finally:
             gc.enable()
             gc.unfreeze()
+        self._read_all(self._ticker.now())
         self.flush()
 
     def _loop(self) -> None:
@@ -175,6 +177,17 @@ class Sampler:
                     self._progress(ticker, self._writer.written)
                     next_progress = t + SECOND_NS
 
+    def _read_all(self, t: int) -> None:
+        """Reads everything at the stop, whatever is due: counters then tell all that happened until it."""
+        row = self._blank.copy()
+        row[:2] = t, real_at(t)
+        for slot in self._slots:
+            slot.marks.append(len(self._rows))
+        self._timed(self._slots, t, row)
+        for table in self._tables:
+            table.read(t, self._ticker.number)
+        self._rows.append(row)
+
     def _timed(self, slots: Sequence[_Slot], t: int, row: List[Value]) -> None:
         """Reads sources and their late samples, and measures the cost: on one tick of a block, as that costs too."""
         before = time.perf_counter_ns()
@@ -199,6 +212,7 @@ class Sampler:
             self._writer.add(0, columns)
             self._began_ns = self._began_ns or columns[0][0]
             self._ended_ns = columns[0][-1]
+            self._count += len(columns[0])
             self._ticks.observe(columns[0])
             for slot in self._slots:
                 slot.observe(columns)
@@ -229,6 +243,7 @@ class Sampler:
         cpu, peak = own_usage()
         seconds = (self._ended_ns - self._began_ns) / SECOND_NS
         loop = self._ticker.summary()
+        loop["ticks"] = self._count  # as many as rows: with the read at the stop, without a tick that only stopped it
         loop["cpu_share_pct"] = round(100.0 * (cpu - self._cpu_before) / seconds, 3) if seconds > 0 else None
         loop["peak_memory_bytes"] = peak
         loop["values_refused"] = self._writer.refused.count

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 from operator import itemgetter
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence
 
 from driple.agents.parquet import Cell, Field, ParquetWriter
 from driple.agents.samples import SamplesFile
-from driple.agents.writer import DiskFull
+from driple.agents.writer import DiskFull, lock
 from driple.contracts.errors import BadInput
 from driple.contracts.rundir import replacing
 from driple.contracts.trace import METADATA_KEY, SCHEMA_VERSION
@@ -25,6 +26,20 @@ Row = Sequence[Cell]
 def table_path(out: Path, table: str) -> Path:
     """Where a table of the trace `out` goes: the trace itself, `x.flows.parquet` beside `x.parquet`."""
     return out if table == TRACE else out.with_name(f"{out.stem}.{table}{out.suffix}")
+
+
+def seal_left(samples: Path) -> Dict[Path, int]:
+    """Seals what a sampler left that is gone; as `seal`, and refuses the file of one that still runs."""
+    try:
+        fd = os.open(samples, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BadInput(f"{samples}: {error.strerror}") from None
+    try:
+        if not lock(fd):
+            raise BadInput(f"{samples}: a sampler is still writing it; stop that one, and it seals the trace itself")
+        return seal(samples)
+    finally:
+        os.close(fd)
 
 
 def seal(samples: Path, out: Optional[Path] = None) -> Dict[Path, int]:

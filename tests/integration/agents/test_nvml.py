@@ -350,6 +350,26 @@ def test_the_command_samples_two_gpus_into_one_trace(stub: Path, tmp_path: Path)
     assert quality["gpu1"]["method"]["gpu_util_pct"] == "samples" and quality["gpu0"]["sample_gaps"] == 0
 
 
+def test_the_last_samples_are_there_where_the_gpu_is_read_on_every_tick(stub: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed to read the trace")
+    out = tmp_path / "trace.parquet"
+    ended = commanded(stub, f"ring={RING} sample_us=5000", "--gpu", "0", "--hz", "7", "--for", "4", "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    rows = parquet.read_table(out).to_pydict()
+    samples = [t for t, v in zip(rows["t_mono_ns"], rows["gpu_util_pct"], strict=True) if v is not None]
+    assert samples[-1] - rows["t_mono_ns"][0] > 3.9e9
+
+
+@pytest.mark.parametrize("offset_us", [100_000, -100_000])
+def test_a_clock_near_the_hosts_is_the_devices_own(stub: Path, offset_us: int) -> None:
+    script = f"ring={RING} sample_us=5000 domain=wall offset_us={offset_us} busy_ms=300 idle_ms=300"
+    found = sampled(stub, script, "0", hz=100, seconds=6)
+    assert found["quality"][0]["sample_clock"] == "device"
+    settled = found["late"][0][0][0] + 4e9
+    edges = [began for burst, began, _ in spans(series(found, 0), 50) if burst and began * 1e6 > settled]
+    assert edges and all(min(at % 600, 600 - at % 600) <= 4 * PERIOD_MS for at in edges)
+
+
 def test_the_command_goes_on_without_a_lost_gpu(stub: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "trace.parquet")
     ended = commanded(stub, "lost_after_ms=600", "--gpu", "0", "--nic", "lo", "--for", "1.5", "--json", "--out", out)

@@ -27,6 +27,7 @@ NOW_US = {"mono": 5_000 * SECOND_US, "boot": 9_000 * SECOND_US, "wall": 1_800_00
     [
         (NOW_US["wall"] - 10_000, "wall"),
         (NOW_US["wall"] + 500, "wall"),  # a sample that came while we looked at the clock
+        (NOW_US["wall"] + 100_000, "device"),  # no sample is of the future
         (NOW_US["boot"] - 10_000, "boot"),
         (NOW_US["mono"] - 10_000, "mono"),
         (NOW_US["wall"] - 3_600 * SECOND_US, "device"),  # fresh and an hour old: a clock that was never set
@@ -77,6 +78,16 @@ def test_a_device_with_its_own_clock_is_placed_by_the_shortest_delay() -> None:
         stamps.see((now_ms - delay_ms - 3_000) * 1000, now_ms * 1_000_000)  # its clock is 3 s behind
     assert stamps.clock == "device"
     assert stamps.offset_ns == (3_000 + 2) * 1_000_000
+
+
+@pytest.mark.parametrize(("behind_ms", "clock"), [(20, "mono"), (100, "device")])
+def test_a_clock_that_is_near_the_hosts_by_chance_is_found_out(behind_ms: int, clock: str) -> None:
+    stamps = Stamps(9_900 * 1_000_000)
+    for now_ms in range(10_000, 14_000, 200):
+        stamps.follow(now_ms * 1_000_000)
+        stamps.see((now_ms - behind_ms - now_ms // 200 % 3) * 1000, now_ms * 1_000_000, 5_000)
+    assert stamps.clock == clock
+    assert stamps.offset_ns == (behind_ms * 1_000_000 if clock == "device" else 0)
 
 
 class Driver:

@@ -106,10 +106,27 @@ def test_a_spec_that_is_wrong_says_where(
     assert expected in line
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--spec", "s.json", "--hz", "100", "--nic=lo"], "--spec and --hz, --nic: expected --spec alone"),
+        (["--spec", "s.json", "--", "true"], "--spec and a command: expected --spec alone"),
+        (["--seal", "x.samples", "--out", "x"], "--seal and --out: expected --seal alone"),
+        (["--answer-clock", "--json"], "--answer-clock and --json: expected --answer-clock alone"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"driple-sample: error: {expected}"
+
+
 def test_a_leftover_has_to_be_sealed_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "x.parquet"
-    out.with_name("x.parquet.samples").write_text("")
-    assert main(["--out", str(out), "--nic", "lo"]) == 2
+    out.with_name("x.parquet.samples").write_text("not nothing")
+    assert main(["--out", str(out), "--nic", "lo", "--for", "0.1"]) == 2
     assert f"driple-sample --seal {out}.samples" in capsys.readouterr().err
 
 

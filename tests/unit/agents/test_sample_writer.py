@@ -28,9 +28,42 @@ def test_places_that_cannot_hold_a_trace(tmp_path: Path) -> None:
 def test_a_leftover_is_never_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "x.parquet"
     first = SampleWriter(out, STREAMS, {})
-    with pytest.raises(BadInput, match=r"--seal .*x\.parquet\.samples"):
+    first.add(0, [[1], [2]])
+    first.flush()
+    with pytest.raises(BadInput, match=r"another sampler is writing .*x\.parquet\.samples"):
         SampleWriter(out, STREAMS, {})
     first.close()
+    with pytest.raises(BadInput, match=r"was killed; .*--seal .*x\.parquet\.samples"):
+        SampleWriter(out, STREAMS, {})
+    assert SamplesFile(first.path).rows == [1]
+    first.path.write_text("somebody's notes")
+    with pytest.raises(BadInput, match="or remove it"):
+        SampleWriter(out, STREAMS, {})
+
+
+def test_a_leftover_without_rows_blocks_nobody(tmp_path: Path) -> None:
+    out = tmp_path / "x.parquet"
+    SampleWriter(out, STREAMS, {"much": "longer than what comes"}).close()
+    check_out(out)
+    again = SampleWriter(out, STREAMS, {})
+    again.add(0, [[1], [2]])
+    again.flush()
+    again.close()
+    assert SamplesFile(again.path).rows == [1]
+
+
+def test_a_name_has_room_for_those_beside_it(tmp_path: Path) -> None:
+    from driple.agents.seal import seal
+
+    for length in (209, 240, 250, 300):
+        with pytest.raises(BadInput, match="too long"):
+            check_out(tmp_path / ("x" * (length - 8) + ".parquet"))
+    out = tmp_path / ("x" * (207 - 8) + ".parquet")
+    writer = SampleWriter(out, [*STREAMS, Stream("flows", STREAMS[0].fields)], {})
+    writer.add(0, [[1], [2]])
+    writer.flush()
+    assert seal(writer.path, out)[out] == 1
+    writer.close()
 
 
 def test_rows_are_in_the_file_after_a_flush_and_a_killed_writer_changes_nothing(tmp_path: Path) -> None:

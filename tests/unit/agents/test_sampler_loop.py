@@ -109,20 +109,21 @@ def test_every_source_is_read_at_its_own_rate_and_all_of_it_is_written(tmp_path:
     writer.close()
     assert summary["stopped_by"] == "duration"
     assert summary["loop"]["ticks"] == 1001
-    assert summary["sources"]["nic"]["reads"] == 1000
-    assert summary["sources"]["host"]["reads"] == 100
+    # One more than the ticks of ten seconds: everything is read once more at the stop.
+    assert summary["sources"]["nic"]["reads"] == 1001
+    assert summary["sources"]["host"]["reads"] == 101
     assert summary["sources"]["host"]["real_period_ms"]["median"] == pytest.approx(100, rel=0.02)
-    assert summary["sources"]["nic"]["own"] == 1000
-    assert summary["sources"]["gpu0"]["late_samples"] == 1000
-    assert summary["tables"]["flows"]["rows"] == 50
-    assert seal(writer.path) == {tmp_path / "x.parquet": 2000, tmp_path / "x.flows.parquet": 50}
+    assert summary["sources"]["nic"]["own"] == 1001
+    assert summary["sources"]["gpu0"]["late_samples"] == 1001
+    assert summary["tables"]["flows"]["rows"] == 51
+    assert seal(writer.path) == {tmp_path / "x.parquet": 2002, tmp_path / "x.flows.parquet": 51}
     table = pq.read_table(tmp_path / "x.parquet")
-    assert [v for v in table["nic_tx_bytes"].to_pylist() if v is not None] == list(range(1, 1001))
-    assert [v for v in table["host_cpu_busy_ns"].to_pylist() if v is not None] == list(range(1, 101))
+    assert [v for v in table["nic_tx_bytes"].to_pylist() if v is not None] == list(range(1, 1002))
+    assert [v for v in table["host_cpu_busy_ns"].to_pylist() if v is not None] == list(range(1, 102))
     times = table["t_mono_ns"].to_pylist()
     assert times == sorted(times)
-    assert table["t_real_ns"].null_count == 2000 - 10
-    assert table["gpu_util_pct"].null_count == 1000
+    assert table["t_real_ns"].null_count == 2002 - 11
+    assert table["gpu_util_pct"].null_count == 1001
     flows = pq.read_table(tmp_path / "x.flows.parquet")
     assert flows.column_names == [column.name for column in FLOW_COLUMNS]
 
@@ -147,7 +148,7 @@ def test_an_hour_leaves_memory_where_it_was(tmp_path: Path) -> None:
     fake.at = {60 * minute: lambda minute=minute: look(minute) for minute in (5, 20, 40, 59)}
     sampler.run()
     writer.close()
-    assert SamplesFile(writer.path).rows[0] == 180_000
+    assert SamplesFile(writer.path).rows[0] == 180_001
     # A block of rows more or less is pending at each look; 64 rows of 6 values are some hundreds of objects.
     assert max(blocks.values()) - min(blocks.values()) < 3000
 

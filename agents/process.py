@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any, Dict, MutableSequence, Optional, Sequence
 
 from driple.agents.source import Late, Value, period_in_ticks
@@ -11,6 +12,8 @@ from driple.agents.tree import ProcessTree
 _LOOK_HZ = 10.0
 # A tree of hundreds costs milliseconds to go through. One of more than this many is gone through less often.
 _LARGE = 16
+# In the loop `extra` follows `read` at once. Later than this, or a second time, and it is the call at the stop.
+_AT_ONCE_NS = 500_000
 
 
 class TaskSource:
@@ -25,22 +28,39 @@ class TaskSource:
         self._processors = os.cpu_count() or 1
         self._last_ns = 0
         self._last_t = 0
+        self._last_unseen_ns = 0
+        self._read_at = 0
         self._over_all_processors = 0
 
     def open(self) -> None:
         self._tree.open()
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
+        row[at] = self._take(t_mono_ns)
+        self._read_at = time.monotonic_ns()
+
+    def _take(self, t_mono_ns: int) -> int:
         used = self._tree.cpu_ns()
-        row[at] = used
         if used - self._last_ns > (t_mono_ns - self._last_t) * self._processors and self._last_t:
             # CPU clocks step by the kernel's tick: two reads close together can show more than there is. The counter
             # is kept as it is; whoever makes rates of it is told here how often that would be absurd.
             self._over_all_processors += 1
-        self._last_ns, self._last_t = used, t_mono_ns
+        self._last_ns, self._last_t, self._last_unseen_ns = used, t_mono_ns, self._tree.unseen_ns
+        return used
 
     def extra(self) -> Sequence[Late]:
-        return ()
+        """At the stop, one sample if a last look finds time of children that no read has shown.
+
+        A call that is taken for the last one by mistake gives a sample that is as true as any.
+        """
+        read_at, self._read_at = self._read_at, 0
+        if not self._last_t or time.monotonic_ns() - read_at < _AT_ONCE_NS:
+            return ()
+        self._tree.settle()
+        if self._tree.unseen_ns == self._last_unseen_ns:
+            return ()
+        now = time.monotonic_ns()
+        return ((now, (self._take(now),)),)
 
     def quality(self) -> Dict[str, Any]:
         return {
@@ -48,6 +68,8 @@ class TaskSource:
             "processes": self._tree.size,
             "steps_over_all_processors": self._over_all_processors,
             "pids_not_looked_at": self._tree.lost_track,
+            "unseen_children_s": round(self._tree.unseen_ns / 1e9, 3),
+            "lower_bound": self._tree.lower_bound,
         }
 
     def close(self) -> None:

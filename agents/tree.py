@@ -3,11 +3,31 @@
 CPU time is read through each process's CPU clock, which counts all of its threads and costs half a microsecond. New
 children are found without listing /proc: pids are given out in order, and /proc/loadavg names the last one, so only
 pids that are new since the last look are looked at.
+
+The rule by which CPU time is counted, in which every process counts from its birth and nothing counts twice:
+
+1. A process that is in the tree counts by its own clock as long as that can be read, which is until its parent has
+   waited for it (or nobody had to).
+2. When it is gone, its last known time is kept, and so is what it had waited for.
+3. A parent has the time of all children that it waited for, known or not, in its cutime and cstime. What these grow by
+   beyond the known children that ended (rule 2) is time of children that nobody saw, and is added. This is done at
+   every look at which processes have come or gone, at `open`, so that old time is no step later, and at `settle`. What
+   a known child used after its last reading comes in the same way.
+4. Where the growth is less than what known children had used, these were not waited for: their parent owes nothing any
+   more, but for the rounding of cutime and cstime. So what one child had can never hide what another one used.
+5. The first process has no parent in the tree. If it is a child of this very process, we have waited for it ourselves
+   and know the rest of its time from that; if not, what children that nobody saw used since the last look is lost.
+
+So the figure lags by a look, and is right to the two units of 10 ms in which a parent's figures are given. It is a
+lower bound where a parent lets its children go without waiting for them (SIGCHLD ignored, SA_NOCLDWAIT): of those that
+no look saw, nobody can know. `lower_bound` says whether that may have been so.
 """
 
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +43,9 @@ _STORM = 4096
 _KEPT_FILES = 64
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+# cutime and cstime are each rounded down, so a parent shows up to this much less than it was given.
+_ROUNDING_NS = 2 * _TICK_NS
+_SIGCHLD_BIT = 1 << (signal.SIGCHLD - 1)
 
 
 def cpu_clock(pid: int) -> int:
@@ -40,6 +63,8 @@ class Stat:
         self.children_ns = (int(words[13]) + int(words[14])) * _TICK_NS
         """CPU time of children that ended and were waited for, with theirs."""
         self.threads = int(words[17])
+        self.lets_go = bool(int(words[30]) & _SIGCHLD_BIT)
+        """Whether it ignores SIGCHLD: its children then end without a trace of their time."""
 
     @classmethod
     def of(cls, pid: int) -> Stat:
@@ -56,21 +81,44 @@ class Stat:
         return self.state in b"ZX" and self.threads <= 1
 
 
+class _Member:
+    """What is known of a process of the tree beside its clock."""
+
+    __slots__ = ("parent", "waited_ns", "owed_ns")
+
+    def __init__(self, parent: int) -> None:
+        self.parent = parent
+        self.waited_ns = 0
+        """Of its cutime and cstime, what has been counted. Nothing at first: those it has waited for are ours too."""
+        self.owed_ns = 0
+        """What its known children had used that are gone, and that has not shown in its cutime and cstime yet."""
+
+
 class ProcessTree:
     """A process and all that came from it, as long as any of it is seen.
 
     Attributes:
         root: the pid of the task, to be set before `open`.
         lost_track: new pids that were too many to look at one by one.
+        unseen_ns: CPU time since `open` that is known from parents alone; it came in steps, look by look.
+        lower_bound: whether there may be CPU time that nobody can know of.
     """
 
     def __init__(self, root: int = 0) -> None:
         self.root = root
         self.lost_track = 0
-        self._clocks: Dict[int, int] = {}
-        self._last: Dict[int, int] = {}
-        self._gone_ns = 0
+        self.unseen_ns = 0
+        self.lower_bound = False
+        self._members: Dict[int, _Member] = {}
+        # Clocks and their last values, in the order of the members: two lists are the cheapest to go through.
+        self._clocks: List[int] = []
+        self._used: List[int] = []
+        self._kept_ns = 0
+        self._shown_ns = 0
+        self._heirs: Dict[int, int] = {}
+        self._ourselves: Optional[_Member] = None
         self._queue: List[int] = []
+        self._again: List[int] = []
         self._newest = 0
         self._loadavg = -1
         self._files: Dict[Tuple[int, str], int] = {}
@@ -89,9 +137,13 @@ class ProcessTree:
             raise BadInput(_no_process(self.root)) from None
         self._loadavg = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
         self._newest = self._newest_pid()
-        self._admit(self.root)
-        self._gone_ns = stat.children_ns
+        self._admit(self.root, stat.parent)
+        if stat.parent == os.getpid():
+            self._ourselves = _Member(0)
         self._list_all()
+        self._reconcile()
+        self.unseen_ns = 0
+        self.lower_bound = False
 
     def close(self) -> None:
         for fd in self._files.values():
@@ -104,54 +156,65 @@ class ProcessTree:
     @property
     def pids(self) -> List[int]:
         """Who is in it now."""
-        return list(self._clocks)
+        return list(self._members)
 
     @property
     def size(self) -> int:
         """How many are in it now."""
-        return len(self._clocks)
+        return len(self._members)
 
     def cpu_ns(self) -> int:
         """CPU time of the tree, those that ended included. Never falls."""
-        total = self._gone_ns
-        last = self._last
-        dead = 0
-        for pid, clock in self._clocks.items():
-            try:
-                last[pid] = used = time.clock_gettime_ns(clock)
-                total += used
-            except OSError:
-                dead += 1
-        if dead:
-            self._bury()
-            total = self._gone_ns + sum(last.values())
-        return total
+        read = time.clock_gettime_ns
+        try:
+            used = [read(clock) for clock in self._clocks]
+            total = self._kept_ns + sum(used)
+        except OSError:
+            total = -1
+        if total >= self._shown_ns:
+            self._used = used
+            self._shown_ns = total
+            return total
+        # Somebody is gone; or a clock fell, as its number is another process's by now.
+        self._bury()
+        if self._ourselves is not None and self.root not in self._members:
+            self._reconcile()  # there may be no other look
+        self._shown_ns = max(self._shown_ns, self._kept_ns + sum(self._used))
+        return self._shown_ns
 
     def rss_bytes(self) -> Optional[int]:
         """Resident memory of the tree, pages shared by several processes counted in each; None if none can be read."""
         pages: Optional[int] = None
-        for pid in self._clocks:
+        for pid in self._members:
             with suppress(OSError, ValueError, IndexError):
                 pages = (pages or 0) + int(self._file(pid, "statm").split(None, 2)[1])
         return None if pages is None else pages * _PAGE
 
     def look(self) -> None:
-        """Finds new children. To be called some ten times a second."""
+        """Finds new children, and the time of those that came and went unseen. To be called some ten times a second."""
         newest = self._newest_pid()
+        first_new = self._newest + 1
         if newest != self._newest:
             if newest - self._newest > 0 and newest - self._newest + len(self._queue) <= _STORM:
-                self._queue.extend(range(self._newest + 1, newest + 1))
+                self._queue.extend(range(first_new, newest + 1))
             else:  # pids began again from the bottom, or too many: look at everyone once
                 self.lost_track += len(self._queue)
                 self._queue.clear()
                 self._list_all()
             self._newest = newest
             self._stirred = True
-        if self._queue:
-            self._consider_new()
-        elif self._stirred:
-            self._stirred = False
+        if self._queue or self._again:
+            self._consider_new(first_new)
+        if self._stirred:
             self._reconcile()
+            # Of those that were not looked at yet, any may be a child that its parent waits for before the next look.
+            self._stirred = bool(self._queue or self._again)
+
+    def settle(self) -> None:
+        """A last look, after which `cpu_ns` is as right as can be. To be called at the stop, before `close`."""
+        if self._loadavg >= 0:
+            self._stirred = True
+            self.look()
 
     def ended(self) -> bool:
         """Whether the task's first process is over."""
@@ -164,7 +227,7 @@ class ProcessTree:
     def sockets(self) -> Set[int]:
         """Inodes of the sockets that the tree has open."""
         inodes: Set[int] = set()
-        for pid in self._clocks:
+        for pid in self._members:
             with suppress(OSError):
                 for entry in os.scandir(f"/proc/{pid}/fd"):
                     with suppress(OSError, ValueError):
@@ -176,31 +239,39 @@ class ProcessTree:
     def _newest_pid(self) -> int:
         return int(os.pread(self._loadavg, 128, 0).split()[-1])
 
-    def _admit(self, pid: int) -> None:
+    def _admit(self, pid: int, parent: int) -> None:
         clock = cpu_clock(pid)
         try:
-            self._last[pid] = time.clock_gettime_ns(clock)
+            used = time.clock_gettime_ns(clock)
         except OSError:  # over already, or the number of a thread
             return
-        self._clocks[pid] = clock
+        self._members[pid] = _Member(parent)
+        self._clocks.append(clock)
+        self._used.append(used)
 
-    def _consider_new(self) -> None:
+    def _consider_new(self, first_new: int) -> None:
         """Takes in those of the new pids that are children of the tree."""
         opened = done = 0
-        for pid in self._queue:
+        before, self._again = self._again, []
+        for pid in before + self._queue:
             done += 1
             try:
                 # Threads, and those that are over again, have no such clock: a tenth of the cost of a missing file.
                 time.clock_gettime_ns(cpu_clock(pid))
             except OSError:
+                if pid >= first_new:  # a number is given out some time before its process can be seen
+                    self._again.append(pid)
                 continue
             with suppress(OSError, ValueError):
-                if pid not in self._clocks and Stat.of(pid).parent in self._clocks:
-                    self._admit(pid)
+                if pid not in self._members:
+                    parent = Stat.of(pid).parent
+                    if parent in self._members:
+                        self._admit(pid, parent)
             opened += 1
             if opened >= _OPENED_AT_ONCE:
                 break
-        del self._queue[:done]
+        self._again += before[done:]
+        del self._queue[: max(0, done - len(before))]
 
     def _file(self, pid: int, name: str) -> bytes:
         """A file of a process, by a kept descriptor if there is room. Raises OSError once the process is gone."""
@@ -222,39 +293,103 @@ class ProcessTree:
         for pid in _all_pids():
             with suppress(OSError, ValueError):
                 children.setdefault(Stat.of(pid).parent, []).append(pid)
-        ahead = list(self._clocks)
+        ahead = list(self._members)
         while ahead:
-            for pid in children.get(ahead.pop(), ()):
-                if pid not in self._clocks:
-                    self._admit(pid)
+            parent = ahead.pop()
+            for pid in children.get(parent, ()):
+                if pid not in self._members:
+                    self._admit(pid, parent)
                     ahead.append(pid)
 
     def _bury(self) -> None:
-        """Keeps the last known CPU time of those that are gone."""
-        for pid in list(self._clocks):
+        """Keeps the last known CPU time of those that are gone (rule 2), and notes who owes it."""
+        members = self._members
+        dead: List[Tuple[int, _Member, int]] = []
+        clocks: List[int] = []
+        used: List[int] = []
+        for pid, clock, last in zip(list(members), self._clocks, self._used):
             try:
-                self._last[pid] = time.clock_gettime_ns(self._clocks[pid])
+                now = time.clock_gettime_ns(clock)
             except OSError:
-                self._gone_ns += self._last.pop(pid)
-                del self._clocks[pid]
-                for name in ("stat", "statm"):
-                    fd = self._files.pop((pid, name), None)
-                    if fd is not None:
-                        os.close(fd)
+                now = -1
+            if now >= last:
+                clocks.append(clock)
+                used.append(now)
+                continue
+            dead.append((pid, members.pop(pid), last))
+            for name in ("stat", "statm"):
+                fd = self._files.pop((pid, name), None)
+                if fd is not None:
+                    os.close(fd)
+        self._clocks, self._used = clocks, used
+        if not dead:
+            return
         self._stirred = True
+        for pid, member, _ in dead:
+            self._heirs[pid] = member.parent
+        for _, member, last in dead:
+            self._kept_ns += last
+            debtor = self._debtor(member.parent)
+            if debtor is not None:
+                # Whoever waited for it was given its own time, and all that it had been given itself.
+                debtor.owed_ns += last + member.waited_ns + member.owed_ns
+
+    def _debtor(self, pid: int) -> Optional[_Member]:
+        """Who has the time of a child of `pid`: that one, or, if it is gone too, who waited for it."""
+        for _ in range(len(self._heirs)):  # not for ever: numbers that are used again could lead in a circle
+            if pid not in self._heirs:
+                break
+            pid = self._heirs[pid]
+        member = self._members.get(pid)
+        return self._ourselves if member is None and pid == os.getpid() else member
 
     def _reconcile(self) -> None:
-        """Adds the time of children that came and went between two looks: their parents have it, in 10 ms units.
+        """Adds the time of children that nobody saw: their parents have it (rules 3 and 4).
 
-        In this order, or a child that ends meanwhile counts twice: parents first, then who is gone, then the greater.
+        In this order, or a child that ends meanwhile counts twice: first what the parents have, then who is gone.
+        Of one who is found gone only now it is not known whether its parent's figure was read before or after.
         """
-        waited = 0
-        for pid in self._clocks:
-            with suppress(OSError, ValueError):
-                waited += Stat(self._file(pid, "stat")).children_ns
+        found: List[Tuple[_Member, Stat, int]] = []
+        for pid, member in self._members.items():
+            with suppress(OSError, ValueError, IndexError):
+                stat = Stat(self._file(pid, "stat"))
+                member.parent = stat.parent
+                found.append((member, stat, member.owed_ns))
+        stale = list(self._heirs)
         self._bury()
-        self._stirred = False
-        self._gone_ns = max(self._gone_ns, waited)
+        for pid in stale:  # all that live have named their present parents above
+            del self._heirs[pid]
+        alive = set(map(id, self._members.values()))
+        for member, stat, due in found:
+            if id(member) in alive:  # else its parent has all that it had
+                self.lower_bound |= stat.lets_go
+                self._collect(member, stat.children_ns, due)
+        if self._ourselves is not None:
+            self._collect_root(self._ourselves)
+
+    def _collect(self, member: _Member, waited_ns: int, due: int) -> None:
+        """Compares what a parent was given with what it was owed, of which `due` must be in it by now if ever."""
+        growth = waited_ns - member.waited_ns
+        member.waited_ns = waited_ns
+        missing = due - growth
+        if missing > _ROUNDING_NS:
+            self.lower_bound = True
+            member.owed_ns -= missing - _ROUNDING_NS
+        unseen = growth - member.owed_ns
+        member.owed_ns = max(0, member.owed_ns - growth)
+        if unseen > 0:
+            self._kept_ns += unseen
+            self.unseen_ns += unseen
+
+    def _collect_root(self, ourselves: _Member) -> None:
+        """The rest of a first process that we have waited for ourselves (rule 5)."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        waited_ns = int((usage.ru_utime + usage.ru_stime) * 1e9)
+        if self.root in self._members:
+            ourselves.waited_ns = waited_ns  # of other children of ours, which are none of the tree
+        else:
+            self._collect(ourselves, waited_ns, 0)
+            self._ourselves = None
 
 
 def _no_process(pid: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -42,6 +43,34 @@ def opened(process: subprocess.Popen[str]) -> ProcessTree:
     tree = ProcessTree(process.pid)
     tree.open()
     return tree
+
+
+def go(process: subprocess.Popen[str], until: str) -> str:
+    """Lets a process that waits for a line go on, and gives its next line, which begins as expected."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    assert line.startswith(until), line
+    return line[len(until) :]
+
+
+def collected_ns() -> float:
+    """CPU time of all that this process has waited for, with theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (usage.ru_utime + usage.ru_stime) * SECOND
+
+
+# Forks children that burn and are waited for; the last line says what all of it has used by then.
+FORKS = BURN + (
+    "import os, sys\n"
+    "def child(s, wait=True):\n"
+    " pid = os.fork()\n"
+    " if pid == 0:\n  burn(s); os._exit(0)\n"
+    " if wait: os.waitpid(pid, 0)\n"
+    "def say(word): print(word, sum(os.times()[:4]), flush=True); sys.stdin.readline()\n"
+)
 
 
 def test_a_burner_and_its_threads(start: Start) -> None:
@@ -97,6 +126,137 @@ def test_children_that_come_and_go_between_two_looks_are_found_with_their_parent
     assert tree.pids == [process.pid]
     process.stdin.close()
     process.wait(30)
+    tree.close()
+
+
+def test_a_tree_that_never_stops_forking_is_right_all_the_time(start: Start) -> None:
+    # Children always wait to be looked at: each look is followed by new ones before the next.
+    script = FORKS + "say('ready')\nwhile True:\n for _ in range(5): child(0.02)\n say('used')"
+    process = start(sys.executable, "-c", script)
+    assert process.stdout is not None
+    process.stdout.readline()
+    tree = opened(process)
+    for _ in range(6):
+        used = float(go(process, "used")) * SECOND
+        tree.look()
+        # What the parent itself says is in units of 10 ms, and so is what it has of its children.
+        assert abs(tree.cpu_ns() - used) < 0.08 * SECOND
+    assert 0.4 * SECOND < tree.unseen_ns <= tree.cpu_ns()
+    assert not tree.lower_bound
+    tree.close()
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_at_the_stop_all_is_known_of_a_task_that_was_ours(start: Start, read_again: bool) -> None:
+    before = collected_ns()
+    process = start(sys.executable, "-c", FORKS + "say('ready')\nfor _ in range(10): child(0.03)\nburn(0.1)")
+    assert process.stdout is not None
+    process.stdout.readline()
+    source = TaskSource(ProcessTree(process.pid))
+    source.open()
+    row: list[Any] = [None]
+    source.read(time.monotonic_ns(), row, 0)
+    source.extra()  # as the loop does after a read
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    process.wait(60)  # as the sampler does at the end of the command: from here on nothing in /proc tells of it
+    if read_again:
+        source.read(time.monotonic_ns(), row, 0)
+        source.extra()
+        assert source.extra() == ()
+    else:
+        ((_, (row[0],)),) = source.extra()
+    assert row[0] > 0.4 * SECOND
+    assert abs(row[0] - (collected_ns() - before)) < 0.03 * SECOND
+    assert source.quality()["unseen_children_s"] > 0.25
+    assert source.quality()["lower_bound"] is False
+    source.close()
+
+
+def test_old_time_of_a_tree_that_is_idle_now_is_no_step(start: Start) -> None:
+    # P -> C, and C has waited for a child of its own long before anybody looks.
+    script = FORKS + "if os.fork() == 0:\n child(0.4)\n say('ready')\n child(0)\n say('again')\nos.wait()"
+    process = start(sys.executable, "-c", script)
+    assert process.stdout is not None
+    process.stdout.readline()
+    tree = opened(process)
+    before = tree.cpu_ns()
+    assert before > 0.35 * SECOND
+    assert len(tree.pids) == 2
+    go(process, "again")  # a child that uses nothing, so that there is something to look for
+    for _ in range(5):
+        tree.look()
+    assert tree.cpu_ns() - before < 0.1 * SECOND
+    assert tree.unseen_ns < 0.1 * SECOND
+    assert not tree.lower_bound
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait(30)
+    tree.close()
+
+
+def test_an_orphan_hides_nothing_that_others_use(start: Start, wait_for: WaitFor) -> None:
+    script = FORKS + (
+        "end_middle, go, done, end = (os.pipe() for _ in range(4))\n"
+        "if os.fork() == 0:\n"
+        " if os.fork() == 0:\n"
+        "  os.write(done[1], b'x'); os.read(go[0], 1)\n"
+        "  burn(0.5); os.write(done[1], b'x'); os.read(end[0], 1); os._exit(0)\n"
+        " os.read(end_middle[0], 1); os._exit(0)\n"
+        "os.read(done[0], 1); say('ready')\n"
+        "os.write(end_middle[1], b'x'); os.wait(); say('orphaned')\n"
+        "os.write(go[1], b'x'); os.read(done[0], 1); say('burnt')\n"
+        "os.write(end[1], b'x'); say('ended')\n"
+        "for _ in range(15): child(0.03)\n"
+        "say('used')"
+    )
+    process = start(sys.executable, "-c", script)
+    assert process.stdout is not None
+    process.stdout.readline()
+    tree = opened(process)
+    go(process, "orphaned")
+    tree.cpu_ns()
+    tree.look()
+    assert tree.size == 2
+    go(process, "burnt")
+    assert tree.cpu_ns() > 0.45 * SECOND
+    go(process, "ended")
+    wait_for(lambda: tree.cpu_ns() and tree.pids == [process.pid])
+    tree.look()
+    used = float(go(process, "used"))
+    tree.look()
+    assert abs(tree.cpu_ns() - (0.5 + used) * SECOND) < 0.1 * SECOND
+    tree.close()
+
+
+def test_children_that_nobody_waits_for_are_kept_hide_nothing_and_make_it_a_lower_bound(
+    start: Start, wait_for: WaitFor
+) -> None:
+    script = FORKS + (
+        "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "done, end = os.pipe(), os.pipe()\n"
+        "if os.fork() == 0:\n"
+        " burn(0.5); os.write(done[1], b'x'); os.read(end[0], 1); os._exit(0)\n"
+        "os.read(done[0], 1); say('ready')\n"
+        "os.write(end[1], b'x'); say('ended')\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n"
+        "for _ in range(15): child(0.03)\n"
+        "say('used')"
+    )
+    process = start(sys.executable, "-c", script)
+    assert process.stdout is not None
+    process.stdout.readline()
+    tree = opened(process)
+    assert tree.size == 2
+    at_first = tree.lower_bound
+    go(process, "ended")
+    wait_for(lambda: tree.cpu_ns() and tree.pids == [process.pid])
+    tree.look()
+    assert (at_first, tree.lower_bound) == (False, True)
+    used = float(go(process, "used"))
+    tree.look()
+    assert abs(tree.cpu_ns() - (0.5 + used) * SECOND) < 0.1 * SECOND
     tree.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 def start() -> Iterator[Start]:
     """Starts a process with pipes; it is killed at the end of the test if it still runs."""
     started: list[subprocess.Popen[str]] = []
+    # Children inherit what is ignored, and under nohup that is SIGHUP: tests must not hang on how they were started.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
     def begin(*command: str | Path, **options: Any) -> subprocess.Popen[str]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -29,6 +32,7 @@ def start() -> Iterator[Start]:
         return started[-1]
 
     yield begin
+    signal.signal(signal.SIGHUP, before)
     for process in started:
         process.kill()
         process.wait()

@@ -1,6 +1,7 @@
-"""Builds the sampler as one file that any host with python3 >= 3.8 can run: `python -m driple.agents.bundle FILE`.
+"""Builds what a host gets as one file that python3 >= 3.8 runs: `python -m driple.agents.bundle FILE`.
 
-A zip archive that Python executes: this room, contracts, and nvidia-ml-py's one module. The same sources give the
+A zip archive that Python executes: this room, contracts, and nvidia-ml-py's one module. It is the sampler, and the
+steward where its first word is `steward`. The same sources give the
 same bytes, so a controller can tell by a checksum whether a host has it already.
 """
 
@@ -23,7 +24,11 @@ _MAIN = """\
 import sys
 if sys.version_info < (3, 8):
     sys.exit("driple-sample: error: expected python3 >= 3.8, got %s" % sys.version.split()[0])
-from driple.agents.cli import main
+if sys.argv[1:2] == ["steward"]:
+    del sys.argv[1]
+    from driple.agents.cli_steward import main
+else:
+    from driple.agents.cli import main
 sys.exit(main())
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -7,7 +7,10 @@
     |   |-- FileFaults         2   every fault of one file, each with its place
     |   `-- NotInThisVersion   2   a command or option that is planned and not built
     `-- RunFailed              1   something that was started did not end well
-        `-- CorruptRun         1   a run directory that cannot be read
+        |-- CorruptRun         1   a run directory that cannot be read
+        `-- HostError          1   a host did not do its part
+            |-- HostRefused    1   login, key or host key: waiting does not help
+            `-- HostLost       1   down, cut off or too slow: it may come back
 
 Exit code 0 is success. Anything outside this tree is a bug and shows its traceback.
 """
@@ -105,3 +108,15 @@ class RunFailed(DripleError):
 
 class CorruptRun(RunFailed):
     """A run directory whose files are missing, cut short or of another schema."""
+
+
+class HostError(RunFailed):
+    """A host did not do its part. The message names it."""
+
+
+class HostRefused(HostError):
+    """The host does not let us in, or is not the one we know: waiting does not help."""
+
+
+class HostLost(HostError):
+    """The host is down, cut off or does not answer. It may come back, and what ran there may still run."""

@@ -21,13 +21,53 @@ STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
 
 
 @dataclass(frozen=True)
-class ClockFit:
-    """How a host's monotonic clock maps to the controller's: `controller = host - offset`, between probes linearly."""
+class ClockProbe:
+    """One comparison of a host's monotonic clock with the controller's: the best of many round trips."""
 
-    offset_before_ns: int
-    offset_after_ns: int
+    host_ns: int
+    """The host's clock when it answered."""
+    offset_ns: int
+    """What the host's clock was ahead of the controller's."""
     bound_ns: int
-    """The error is at most this: half the least round trip."""
+    """The offset is wrong by at most this: half the round trip."""
+
+
+@dataclass(frozen=True)
+class ClockFit:
+    """How a host's monotonic clock maps to the controller's: by two probes, and between them linearly."""
+
+    before: ClockProbe
+    after: ClockProbe
+
+    @property
+    def bound_ns(self) -> int:
+        """The worse of the two bounds."""
+        return max(self.before.bound_ns, self.after.bound_ns)
+
+    def to_controller(self, host_ns: int) -> int:
+        """A moment of the host's clock on the controller's. Outside the probes the line goes on."""
+        span = self.after.host_ns - self.before.host_ns
+        drift = (self.after.offset_ns - self.before.offset_ns) / span if span else 0.0
+        return host_ns - self.before.offset_ns - round(drift * (host_ns - self.before.host_ns))
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """A machine that took part, as it described itself."""
+
+    kind: str
+    """`ssh`, `lab` or `local`."""
+    hostname: str
+    kernel: str
+    boot_id: str
+    cores: int
+    memory_bytes: int
+    python: str
+    """Of the sampler; the tasks' own is among the versions."""
+    wall_clock_ahead_s: float = 0.0
+    """Of the controller's, about; nothing is aligned by it."""
+    gpus: Tuple[str, ...] = ()
+    """Names by index; empty when none was asked for."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +78,11 @@ class TaskRecord:
     host: str
     exit_code: Optional[int] = None
     """None when it was never seen to end."""
+    last_words: str = ""
+    steps: int = 0
+    """Training steps it did, warm-up included; 0 for a server."""
+    started_by: str = ""
+    """`warm` (forked from a process that had TensorFlow loaded), `python` or `container`."""
     traffic_source: Optional[str] = None
     """Where its network columns come from: `nic:eth0`, `container:...`, or `flows` (summed TCP flows)."""
     quality: Dict[str, Any] = field(default_factory=dict)
@@ -56,13 +101,21 @@ class Manifest:
     attempt: int = 1
     """Which attempt this directory holds; attempts are never mixed."""
     tasks: Tuple[TaskRecord, ...] = ()
+    hosts: Dict[str, HostRecord] = field(default_factory=dict)
+    """By name in the inventory."""
     clocks: Dict[str, ClockFit] = field(default_factory=dict)
     """By host."""
+    started_real_s: Optional[float] = None
+    """The controller's wall clock when the attempt began, in seconds since 1970."""
+    ended_real_s: Optional[float] = None
     versions: Dict[str, str] = field(default_factory=dict)
     """Of everything that took part."""
     git_commit: Optional[str] = None
+    """Of driple, where it runs from a checkout; `-dirty` behind it if that was changed."""
     measured_network: Dict[str, float] = field(default_factory=dict)
     """Rate and loss as probed, not as asked."""
+    network_done_by: Dict[str, str] = field(default_factory=dict)
+    """What made each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
     checksums: Dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file, by path relative to the run directory."""
     failure: Optional[str] = None

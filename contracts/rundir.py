@@ -3,7 +3,7 @@
 <output>/<experiment>/<run-id>/
     run.json                 the Manifest
     job.json                 the JobSpec that every task read
-    trace/<task>.parquet     samples
+    trace/<task>.parquet     samples; the task's TCP flows beside them, in trace/<task>.flows.parquet
     steps/<task>.parquet     training steps
     graph/<role>.parquet     the graph that ran
     logs/<task>.log          what the task said
@@ -34,6 +34,9 @@ class RunPaths:
 
     def trace(self, task: str) -> Path:
         return self.root / "trace" / f"{file_name(task)}.parquet"
+
+    def flows(self, task: str) -> Path:
+        return self.root / "trace" / f"{file_name(task)}.flows.parquet"
 
     def steps(self, task: str) -> Path:
         return self.root / "steps" / f"{file_name(task)}.parquet"

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command
-from driple.contracts.errors import NotInThisVersion
+from driple.contracts.errors import BadInput
+
+if TYPE_CHECKING:
+    from driple.orchestrator.experiment import Experiment
+    from driple.orchestrator.plan import PlannedRun
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parses, plans, prints."""
-    parser = CommandParser(
-        prog="driple-run",
-        description="Run a sweep of training jobs on hosts and record what each does to them.\n\n"
-        "Not in this version: running. It reads, checks and plans experiments (--dry-run).",
-        example="driple-run experiments/p2w2.yaml --dry-run",
-    )
-    parser.add_argument(
-        "experiment", type=Path, nargs="?", metavar="FILE", help="experiment file (docs/EXPERIMENTS.md)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and what of it is done; start nothing")
-    parser.add_argument(
-        "--output", type=Path, default=Path("traces"), metavar="DIR", help="folder of runs (default: traces)"
-    )
-    parser.add_argument("--list-models", action="store_true", help="print the models an experiment can name")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    """Parses, calls, prints; 0 all is done, 1 a run failed, 2 bad input, 130 stopped by the user."""
+    parser = _parser()
     arguments = parser.parse_args(argv)
     if (arguments.experiment is None) != arguments.list_models:
         parser.error("expected an experiment FILE, or --list-models, and not both")
@@ -47,15 +40,80 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = plan(experiment)
     done = sealed_runs(arguments.output, experiment.name, [run.id for run in runs])
     if not arguments.dry_run:
-        raise NotInThisVersion(
-            f"driple-run: error: {arguments.experiment} is a sound plan of {len(runs)} runs, and this version cannot "
-            "run it yet; --dry-run shows the plan"
-        )
+        return _run(arguments, experiment, runs, done)
     if arguments.json:
         print(json.dumps(show.plan_json(experiment, runs, done)))  # no indent: it costs seconds at 10 000 runs
     else:
         print(show.plan_text(experiment, runs, done))
     return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="driple-run",
+        description="Run a sweep of training jobs on hosts and record what each does to them. Runs that are done are\n"
+        "not done again: after a crash, a failure or Ctrl-C, the same command goes on where it was.",
+        example="driple-run experiments/p2w2.yaml",
+    )
+    parser.add_argument(
+        "experiment", type=Path, nargs="?", metavar="FILE", help="experiment file (docs/EXPERIMENTS.md)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and what of it is done; start nothing")
+    parser.add_argument(
+        "--output", type=Path, default=Path("traces"), metavar="DIR", help="folder of runs (default: traces)"
+    )
+    parser.add_argument("--list-models", action="store_true", help="print the models an experiment can name")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    how = parser.add_argument_group("how it runs")
+    end = how.add_mutually_exclusive_group()
+    end.add_argument("--keep-going", action="store_true", help="a failed run does not end the sweep (the default)")
+    end.add_argument("--fail-fast", action="store_true", help="the first run that fails ends the sweep")
+    how.add_argument("--parallel", type=int, metavar="N", help="at most N runs at a time, on disjoint hosts")
+    how.add_argument("--cold", action="store_true", help="every task loads TensorFlow anew, instead of forking")
+    how.add_argument(
+        "--accept-new-host-keys",
+        action="store_true",
+        help="add the key of a host met for the first time to known_hosts; a changed key is still refused",
+    )
+    how.add_argument("--verbose", action="store_true", help="say more about what is done on hosts")
+    tell = parser.add_argument_group("whom to tell")
+    tell.add_argument("--on-finish", metavar="COMMAND", help="run it at the end, with the summary as JSON on stdin")
+    tell.add_argument("--on-failure", metavar="COMMAND", help="run it for each run that fails for good, likewise")
+    tell.add_argument("--webhook", metavar="URL", help="post both as JSON")
+    return parser
+
+
+def _run(
+    arguments: argparse.Namespace, experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]
+) -> int:
+    from driple.orchestrator import board
+    from driple.orchestrator.notify import FINISHED, Notify
+    from driple.orchestrator.run import run_sweep
+    from driple.orchestrator.sweep import Options
+
+    if arguments.parallel is not None and arguments.parallel < 1:
+        raise BadInput(f"--parallel: expected 1 or more, got {arguments.parallel}")
+    logging.basicConfig(
+        format="%(asctime)s %(message)s",
+        datefmt="%H:%M:%S",
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+    )
+    notify = Notify(on_finish=arguments.on_finish, on_failure=arguments.on_failure, webhook=arguments.webhook)
+    options = Options(
+        output=arguments.output, fail_fast=arguments.fail_fast, cold=arguments.cold, parallel=arguments.parallel
+    )
+    results = run_sweep(
+        experiment, runs, done, options, notify=notify, accept_new_host_keys=arguments.accept_new_host_keys
+    )
+    summary = board.summary_json(experiment.name, str(arguments.output), len(done), results)
+    if arguments.json:
+        print(json.dumps(summary))
+    elif results:
+        print(board.summary_text(results))
+    notify.tell(FINISHED, summary, wait=True)
+    if summary["counts"]["failed"]:
+        return 1
+    return 130 if summary["counts"]["not done"] else 0
 
 
 if __name__ == "__main__":

@@ -2,10 +2,155 @@
 
 from __future__ import annotations
 
-from driple.contracts.command import planned_command
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
 
-main = planned_command(
-    prog="driple-lab",
-    description="Bring up, look at, enter and take down the lab: hosts in network namespaces on this machine.",
-    example="driple-lab up --hosts 4 --rate 1gbit",
-)
+from driple.contracts.command import CommandParser, command
+from driple.contracts.errors import BadInput, shown
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parses, calls, gives the exit code: that of the command for `exec`, else 0 fine, 1 failed, 2 bad input."""
+    arguments = _parser().parse_args(argv)
+    run: int = arguments.run(arguments)
+    return run
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog="driple-lab",
+        description="Bring up, look at, enter and take down the lab: hosts in network namespaces on this machine,\n"
+        "each with its own address, processes, home and sshd, on links of a given rate.",
+        example="driple-lab up --hosts 4 --rate 1gbit",
+    )
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=_Part)
+    up = parts.add_parser("up", help="make a lab that stays until it is taken down")
+    up.add_argument("--hosts", type=int, default=4, metavar="N", help="how many (%(default)s)")
+    up.add_argument("--rate", default="1gbit", help="of each data link, such as 100mbit; or none (%(default)s)")
+    up.add_argument("--disk-mb", type=int, default=1024, metavar="N", help="size of a host's home (%(default)s)")
+    up.set_defaults(run=_up)
+    status = parts.add_parser("status", help="show the labs that are up")
+    status.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    status.set_defaults(run=_status)
+    enter = parts.add_parser("exec", help="run a command on a host, or a shell if none is given")
+    enter.add_argument("host", metavar="HOST", help="lab1, lab2, ...")
+    enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the command, each word as it is")
+    enter.set_defaults(run=_exec)
+    config = parts.add_parser("ssh-config", help="print what `ssh -F FILE lab1` needs")
+    config.set_defaults(run=_ssh_config)
+    connect = parts.add_parser("connect", help="hand ssh a connection to a host (its ProxyCommand)")
+    connect.add_argument("host", metavar="HOST")
+    connect.set_defaults(run=_connect)
+    down = parts.add_parser("down", help="take a lab down")
+    down.set_defaults(run=_down)
+    for part in (up, status, enter, config, connect, down):
+        part.add_argument("--name", help="which lab; only needed where there are several")
+    return parser
+
+
+class _Part(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    error = CommandParser.error
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from driple.orchestrator.lab import show
+    from driple.orchestrator.lab.client import Lab
+
+    lab = Lab.start(
+        hosts=arguments.hosts,
+        rate_mbit=_rate(arguments.rate),
+        disk_mb=arguments.disk_mb,
+        detached=True,
+        name=arguments.name,
+    )
+    print(show.text(lab.name, lab.describe()))
+    option = f" --name {lab.name}" if arguments.name else ""
+    print(f"\nenter     driple-lab exec{option} lab1\nwith ssh  driple-lab ssh-config{option} > FILE; ssh -F FILE lab1")
+    print(f"end       driple-lab down{option}")
+    return 0
+
+
+def _rate(text: str) -> float | None:
+    if text == "none":
+        return None
+    from driple.orchestrator.reading import Expected, rate_mbit
+
+    try:
+        return rate_mbit(text)
+    except Expected as wanted:
+        raise BadInput(f"driple-lab: error: --rate: expected {wanted}, or none, got {shown(text)}") from None
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    import json
+
+    from driple.orchestrator.lab import show
+    from driple.orchestrator.lab.client import Lab, living_labs
+
+    names = [Lab.attach(arguments.name).name] if arguments.name else living_labs()
+    labs = {name: Lab.attach(name).describe() for name in names}
+    if arguments.json:
+        print(json.dumps(labs))
+    else:
+        print("\n\n".join(show.text(name, lab) for name, lab in labs.items()) or "no lab is up")
+    return 0
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    import shlex
+    import subprocess
+
+    from driple.orchestrator.lab import tools
+    from driple.orchestrator.lab.client import Lab
+
+    lab = Lab.attach(arguments.name)
+    lab.data_address(arguments.host)  # an unknown name is told before ssh is asked
+    words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
+    try:
+        ssh = [tools.tool("ssh"), "-F", str(lab.ssh_config), *terminal, arguments.host]
+    except tools.ToolFailed as absent:
+        raise BadInput(f"driple-lab: error: {absent}") from None
+    code = subprocess.call([*ssh, "--", shlex.join(words)] if words else ssh)
+    return code if code >= 0 else 128 - code
+
+
+def _ssh_config(arguments: argparse.Namespace) -> int:
+    from driple.orchestrator.lab.client import Lab
+
+    print(Lab.attach(arguments.name).ssh_config.read_text(), end="")
+    return 0
+
+
+def _connect(arguments: argparse.Namespace) -> int:
+    import socket
+
+    from driple.orchestrator.lab.client import Lab
+
+    line = Lab.attach(arguments.name).connect(arguments.host)
+    try:
+        door = socket.socket(fileno=sys.stdout.fileno())
+        socket.send_fds(door, [b"\0"], [line.fileno()])
+    except OSError:
+        raise BadInput("driple-lab: error: connect is for ssh to call, with ProxyUseFdpass; see ssh-config") from None
+    door.detach()
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    from driple.orchestrator.lab.client import Lab
+
+    lab = Lab.attach(arguments.name)
+    lab.close()
+    print(f"lab {lab.name!r} is down")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import CPU, PCIE, Setting
-from driple.orchestrator.reading import At, Expected, Faults, existing_file, integer, open_document, text
+from driple.orchestrator.reading import At, Expected, Faults, existing_file, integer, number, open_document, text
 
 HOST_KEYS: dict[str, str] = {
     "address": "name or address to connect to; the host's name if left out, so that ~/.ssh/config can hold the rest",
@@ -24,6 +24,8 @@ HOST_KEYS: dict[str, str] = {
     "gpus": "kind to number of GPUs, or to a list of their indices: {v100: 2} or {v100: [0, 1], titanrtx: [2]}",
     "python": "interpreter that has driple[workloads]; python3 if left out",
     "image": "container image to run tasks in, instead of python",
+    "cpus": "of a task's container; all if left out",
+    "memory": "of a task's container, as docker writes it (16g); all if left out",
     "work_dir": "folder on the host for specs, logs and traces on their way",
     "data_dir": "folder on the host with dataset files; synthetic input if left out",
     "networks": "network of a setting to {address, nic} on that network: {1g: {address: 192.0.2.11, nic: eno1}}",
@@ -56,9 +58,16 @@ class HostSpec:
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     python: str = "python3"
     image: str | None = None
+    cpus: float | None = None
+    memory: str | None = None
     work_dir: str = "~/.driple"
     data_dir: str | None = None
     networks: Mapping[str, Link] = field(default_factory=dict)
+
+    @property
+    def agent_python(self) -> str:
+        """What runs the sampler and the steward there: they need no more than python3."""
+        return "python3" if self.image else self.python
 
     def gpu_indices(self, device: str) -> tuple[int, ...]:
         """Its GPUs of that kind; none for `cpu`."""
@@ -151,6 +160,12 @@ def _word(value: object) -> str:
     return value
 
 
+def _memory(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmg]", value):
+        raise Expected("a number with k, m or g, such as 16g")
+    return value
+
+
 def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
     if "python" in keys and "image" in keys:
         keys["image"].fault("a task runs in an image or with a python, not both")
@@ -171,6 +186,8 @@ def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
         gpus=_read_gpus(keys["gpus"]) if "gpus" in keys else {},
         python=optional("python") or "python3",
         image=optional("image"),
+        cpus=keys["cpus"].one(number(0.01, 4096), 1.0) if "cpus" in keys else None,
+        memory=optional("memory", _memory),
         work_dir=optional("work_dir") or "~/.driple",
         data_dir=optional("data_dir"),
         networks=_read_networks(keys["networks"]) if "networks" in keys else {},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, CorruptRun
-from driple.contracts.manifest import FAILED, SEALED, ClockFit, Manifest, TaskRecord, is_sealed
+from driple.contracts.manifest import FAILED, SEALED, ClockFit, ClockProbe, Manifest, TaskRecord, is_sealed
 from driple.contracts.rundir import RunPaths, replacing
 from driple.contracts.runspec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
@@ -23,8 +23,8 @@ MANIFEST = Manifest(
     run=SPEC,
     run_id=SPEC.id,
     status=SEALED,
-    tasks=(TaskRecord("worker:0", "lab1", 0, "nic:eth0", {"nic": {"asked_s": 0.01}}),),
-    clocks={"lab1": ClockFit(5, 7, 30_000)},
+    tasks=(TaskRecord("worker:0", "lab1", 0, traffic_source="nic:eth0", quality={"nic": {"asked_s": 0.01}}),),
+    clocks={"lab1": ClockFit(ClockProbe(1_000, 5, 30_000), ClockProbe(3_000, 7, 20_000))},
     versions={"tensorflow": "2.21.0"},
 )
 
@@ -35,6 +35,7 @@ def test_paths_are_those_of_the_design() -> None:
         paths.manifest,
         paths.job,
         paths.trace("ps:0"),
+        paths.flows("ps:0"),
         paths.steps("worker:1"),
         paths.graph("worker"),
         paths.log("ps:0"),
@@ -43,6 +44,7 @@ def test_paths_are_those_of_the_design() -> None:
         "traces/p2w2/id/run.json",
         "traces/p2w2/id/job.json",
         "traces/p2w2/id/trace/ps-0.parquet",
+        "traces/p2w2/id/trace/ps-0.flows.parquet",
         "traces/p2w2/id/steps/worker-1.parquet",
         "traces/p2w2/id/graph/worker.parquet",
         "traces/p2w2/id/logs/ps-0.log",
@@ -55,6 +57,18 @@ def test_manifest_round_trip(tmp_path: Path) -> None:
     assert is_sealed(tmp_path / "run.json", SPEC.id)
     assert not is_sealed(tmp_path / "run.json", "another")
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_clock_is_mapped_between_and_beyond_its_probes() -> None:
+    fit = ClockFit(ClockProbe(1_000_000, 500, 40), ClockProbe(3_000_000, 700, 90))
+    assert fit.bound_ns == 90
+    assert [fit.to_controller(host) for host in (1_000_000, 2_000_000, 3_000_000, 5_000_000)] == [
+        999_500,
+        1_999_400,
+        2_999_300,
+        4_999_100,
+    ]
+    assert ClockFit(fit.before, fit.before).to_controller(1_000_000) == 999_500
 
 
 def test_a_failed_run_is_not_sealed(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""What a steward says of its host: at the start, and when it is asked for more."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+from driple.agents.live import boot_id
+from driple.agents.workdir import WorkDir
+
+
+def first_facts(work: WorkDir, ended_left: Sequence[str]) -> Dict[str, Any]:
+    """What it says when it is ready."""
+    about = os.uname()
+    return {
+        "pid": os.getpid(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "hostname": about.nodename,
+        "kernel": about.release,
+        "boot_id": boot_id(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": _memory_bytes(),
+        "work": str(work.path),
+        "disk_free_bytes": work.free_bytes,
+        "mono_ns": time.monotonic_ns(),
+        "real_ns": time.time_ns(),
+        "ended_left": list(ended_left),
+    }
+
+
+def _memory_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0

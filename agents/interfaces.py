@@ -1,0 +1,99 @@
+"""Network interfaces of this host: whether they are up, how fast, with which addresses. By netlink, without a library.
+
+sysfs would show those of another network namespace where only the namespace was changed, as nsenter does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+_HEADER = struct.Struct("IHHII")
+_LINK = struct.Struct("BxHiII")
+_ADDRESS = struct.Struct("BBBBI")
+_ATTRIBUTE = struct.Struct("HH")
+_RTM_NEWLINK, _RTM_GETLINK, _RTM_NEWADDR, _RTM_GETADDR = 16, 18, 20, 22
+_ERROR, _DONE, _DUMP = 2, 3, 0x301
+_IFLA_IFNAME, _IFLA_MTU, _IFA_ADDRESS, _IFA_LOCAL = 3, 4, 1, 2
+_UP_AND_RUNNING = 0x1 | 0x40
+_SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
+_UNKNOWN_SPEED = 0xFFFFFFFF
+
+
+@dataclass
+class Interface:
+    """One of them."""
+
+    name: str
+    up: bool
+    """Whether it is switched on and has a carrier."""
+    mtu: Optional[int]
+    addresses: List[str] = field(default_factory=list)
+
+    def plain(self) -> Dict[str, Any]:
+        """For the controller. The speed is what the device says, and null for one that has none."""
+        speed = _speed_mbit(self.name)
+        return {"up": self.up, "speed_mbit": speed, "addresses": self.addresses, "mtu": self.mtu}
+
+
+def interfaces() -> Dict[str, Interface]:
+    """All of them, by name. Raises OSError where the kernel does not tell."""
+    links: Dict[int, Interface] = {}
+    for body in _dump(_RTM_GETLINK, _RTM_NEWLINK):
+        _, _, index, flags, _ = _LINK.unpack_from(body)
+        told = dict(_attributes(body, _LINK.size))
+        name = told[_IFLA_IFNAME].rstrip(b"\0").decode("utf-8", "replace")
+        mtu = struct.unpack("I", told[_IFLA_MTU])[0] if _IFLA_MTU in told else None
+        links[index] = Interface(name, flags & _UP_AND_RUNNING == _UP_AND_RUNNING, mtu)
+    for body in _dump(_RTM_GETADDR, _RTM_NEWADDR):
+        family, _, _, _, index = _ADDRESS.unpack_from(body)
+        told = dict(_attributes(body, _ADDRESS.size))
+        packed = told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS))  # on a point-to-point link the second is the other end
+        if packed is not None and index in links and family in (socket.AF_INET, socket.AF_INET6):
+            links[index].addresses.append(socket.inet_ntop(family, packed))
+    return {link.name: link for link in links.values()}
+
+
+def _dump(request: int, reply: int) -> Iterator[bytes]:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0) as sock:  # 0 is NETLINK_ROUTE
+        sock.settimeout(5.0)
+        sock.send(_HEADER.pack(_HEADER.size + 20, request, _DUMP, 1, 0) + bytes(20))
+        while True:
+            data = sock.recv(1 << 16)
+            at = 0
+            while at + _HEADER.size <= len(data):
+                size, kind, *_ = _HEADER.unpack_from(data, at)
+                if kind == _DONE:
+                    return
+                if kind == _ERROR or size < _HEADER.size:
+                    raise OSError("the kernel does not list its interfaces")
+                if kind == reply:
+                    yield data[at + _HEADER.size : at + size]
+                at += size + 3 & ~3
+
+
+def _attributes(body: bytes, at: int) -> Iterator[Tuple[int, bytes]]:
+    while at + _ATTRIBUTE.size <= len(body):
+        size, kind = _ATTRIBUTE.unpack_from(body, at)
+        if size < _ATTRIBUTE.size:
+            return
+        yield kind, body[at + _ATTRIBUTE.size : at + size]
+        at += size + 3 & ~3
+
+
+def _speed_mbit(name: str) -> Optional[int]:
+    import ctypes
+
+    about = ctypes.create_string_buffer(44)  # struct ethtool_cmd
+    struct.pack_into("I", about, 0, _ETHTOOL_GSET)
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        asked = struct.pack("16sP", name.encode("utf-8")[:15], ctypes.addressof(about)).ljust(40, b"\0")
+        fcntl.ioctl(sock.fileno(), _SIOCETHTOOL, asked)
+        low, high = struct.unpack_from("H", about, 12)[0], struct.unpack_from("H", about, 28)[0]
+        speed = int(high << 16 | low)
+        return speed if 0 < speed < _UNKNOWN_SPEED and speed != 0xFFFF else None
+    return None

@@ -1,0 +1,78 @@
+"""Loop: one thread that waits for descriptors and moments, and calls whoever asked for them. It never polls."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import selectors
+import time
+from typing import Callable, List, Optional, Tuple
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+Call = Callable[[], None]
+
+
+class Timer:
+    """A call to come; `cancel` may be called at any time, also after it came."""
+
+    def __init__(self, call: Call) -> None:
+        self.call: Optional[Call] = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Loop:
+    """Descriptors and timers. A descriptor is watched for one thing at a time."""
+
+    def __init__(self) -> None:
+        # poll, because epoll refuses a plain file, and somebody's stdin will be one.
+        self._selector = selectors.PollSelector()
+        self._timers: List[Tuple[float, int, Timer]] = []
+        self._numbers = itertools.count()
+
+    def watch(self, fd: int, events: int, call: Call) -> None:
+        """Calls whenever the descriptor is ready; watching it again replaces what was asked before."""
+        self.forget(fd)
+        self._selector.register(fd, events, call)
+
+    def forget(self, fd: int) -> None:
+        """Watches it no longer. One that is not watched is fine."""
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def after(self, seconds: float, call: Call) -> Timer:
+        """Calls once, that many seconds from now."""
+        timer = Timer(call)
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), timer))
+        return timer
+
+    def turn(self, patience_s: Optional[float] = None) -> None:
+        """Waits for the next thing, at most that long, and makes all calls that are due.
+
+        Descriptors come before timers: after a long pause of this process, what arrived in it counts as heard before
+        anyone is taken for silent.
+        """
+        while self._timers and self._timers[0][2].call is None:
+            heapq.heappop(self._timers)
+        wait_s = patience_s
+        if self._timers:
+            next_s = max(0.0, self._timers[0][0] - time.monotonic())
+            wait_s = next_s if wait_s is None else min(wait_s, next_s)
+        for key, _ in self._selector.select(wait_s):
+            # A call before this one may have taken it off, and its number may even be another file by now.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data()
+        now = time.monotonic()
+        due = []
+        while self._timers and self._timers[0][0] <= now:
+            due.append(heapq.heappop(self._timers)[2])
+        for timer in due:
+            call, timer.call = timer.call, None
+            if call is not None:
+                call()
+
+    def close(self) -> None:
+        self._selector.close()

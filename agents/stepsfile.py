@@ -1,0 +1,62 @@
+"""The steps that a task left, one JSON object a line, as Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import BinaryIO, Iterator, List
+
+from driple.agents.parquet import Cell, Field, ParquetWriter
+from driple.contracts.errors import BadInput, shown
+from driple.contracts.rundir import replacing
+from driple.contracts.trace import METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
+
+GROUP_ROWS = 8192
+
+_FIELDS = [Field.of(column) for column in STEP_COLUMNS]
+_NULLABLE = ("loss",)
+
+
+def steps_to_parquet(source: Path, target: Path) -> int:
+    """Writes the table and gives its rows. Half a line at the end, of a task that was killed, is no row.
+
+    Raises:
+        BadInput: a line is no step.
+        OSError: a file cannot be read or written.
+    """
+    rows = 0
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as stream, replacing(target, "wb") as out:
+        writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
+        group: List[List[Cell]] = []
+        for row in _rows(source, stream):
+            group.append(row)
+            if len(group) == GROUP_ROWS:
+                writer.write_group(list(zip(*group)))
+                group = []
+            rows += 1
+        if group:
+            writer.write_group(list(zip(*group)))
+        writer.close({METADATA_KEY: json.dumps({"schema_version": SCHEMA_VERSION})})
+    return rows
+
+
+def _rows(source: Path, stream: BinaryIO) -> Iterator[List[Cell]]:
+    for number, line in enumerate(stream, 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            step = json.loads(line)
+            yield [_cell(step[field.name], field) for field in _FIELDS]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise BadInput(f"{source}:{number}: expected a step, got {shown(line)}") from None
+
+
+def _cell(value: object, field: Field) -> Cell:
+    if value is None and field.name in _NULLABLE:
+        return None
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if type(value) is float and field.type.startswith("float"):
+        return value
+    raise ValueError(value)

@@ -1,0 +1,1 @@
+"""One small interface to a machine, and its kinds: over SSH, in the lab, this one."""

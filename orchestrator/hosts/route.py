@@ -1,0 +1,208 @@
+"""Where a host is and how one gets there: the inventory first, then ~/.ssh/config, which OpenSSH reads for us."""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from driple.contracts.errors import HostLost, HostRefused
+from driple.orchestrator.inventory import HostSpec
+
+CONNECT_LIMIT_S = 10.0
+_SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+_READ_LIMIT_S = 20.0  # Match exec and CanonicalizeHostname may take their time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the user chose for all hosts."""
+
+    config_file: Path
+    known_hosts: Sequence[Path] | None = None
+    """Instead of those that the configuration names."""
+    accept_new: bool = False
+    connect_timeout_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """One host, resolved. As text it is how messages name it."""
+
+    name: str
+    alias: str
+    hostname: str
+    user: str
+    port: int = 22
+    identity_files: Sequence[Path] = ()
+    """To try, in this order; those that do not exist are passed over."""
+    identities_only: bool = False
+    agent: str = "SSH_AUTH_SOCK"
+    """As IdentityAgent: a socket, a name of an environment variable, or none."""
+    known_hosts: Sequence[Path] = ()
+    key_name: str = ""
+    """The host's name in known_hosts."""
+    accept_new: bool = False
+    hash_names: bool = False
+    timeout_s: float = CONNECT_LIMIT_S
+    jump: Callable[[], Route] | None = None
+    depth: int = 0
+    """How many jumps away from what was asked for."""
+    proxy_command: str | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
+        return f"{self.name} ({self.user}@{host}:{self.port})"
+
+
+def plugged(spec: HostSpec, options: Options) -> Route:
+    """The route of a host whose sockets come from elsewhere: no configuration has a say."""
+    return Route(
+        name=spec.name,
+        alias=spec.address,
+        hostname=spec.address,
+        user=spec.user or getpass.getuser(),
+        port=spec.port or 22,
+        identity_files=_files([spec.identity_file] if spec.identity_file else [], {}),
+        identities_only=spec.identity_file is not None,
+        timeout_s=options.connect_timeout_s or CONNECT_LIMIT_S,
+    )
+
+
+def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, depth: int = 0) -> Route:
+    """Resolves a host.
+
+    Args:
+        spec: what the inventory says, which goes before the configuration.
+        options: what the user chose.
+        jumps: a list as of ProxyJump, which goes before the configuration's.
+        depth: how many jumps were taken to get here.
+
+    Raises:
+        HostRefused: the configuration cannot be read.
+    """
+    config = _config(spec, options)
+    hostname, user, port = _one(config, "hostname"), _one(config, "user"), int(_one(config, "port", "22"))
+    tokens = {
+        "%": "%",
+        "d": str(Path.home()),
+        "h": hostname,
+        "i": str(os.getuid()),
+        "k": _one(config, "hostkeyalias", spec.address),
+        "L": socket.gethostname().split(".")[0],
+        "l": socket.gethostname(),
+        "n": spec.address,
+        "p": str(port),
+        "r": user,
+        "u": getpass.getuser(),
+    }
+    if "hostkeyalias" in config:
+        key_name = _one(config, "hostkeyalias")
+    else:
+        key_name = hostname if port == 22 else f"[{hostname}]:{port}"
+    known = options.known_hosts
+    if known is None:
+        default = str(_default_known_hosts())
+        user_files = _one(config, "userknownhostsfile", default)
+        names = [user_files] if user_files == default else user_files.split()
+        known = _files([*names, *_one(config, "globalknownhostsfile", "").split()], tokens)
+    limit = _one(config, "connecttimeout", "none")
+    hops = [hop for hop in (jumps or _one(config, "proxyjump", "none")).split(",") if hop != "none"]
+    command = _one(config, "proxycommand", "none")
+    return Route(
+        name=spec.name,
+        alias=spec.address,
+        hostname=hostname,
+        user=user,
+        port=port,
+        identity_files=_files([spec.identity_file] if spec.identity_file else config.get("identityfile", []), tokens),
+        identities_only=spec.identity_file is not None or _one(config, "identitiesonly", "no") == "yes",
+        agent=_expand(_one(config, "identityagent", "SSH_AUTH_SOCK"), tokens),
+        known_hosts=known,
+        key_name=key_name.lower(),
+        # `no` would also take a changed key; here it takes new ones alone, and says so.
+        accept_new=options.accept_new
+        or _one(config, "stricthostkeychecking", "ask") in ("accept-new", "no", "off", "false"),
+        hash_names=_one(config, "hashknownhosts", "no") == "yes",
+        timeout_s=options.connect_timeout_s or (CONNECT_LIMIT_S if limit == "none" else float(limit)),
+        jump=(lambda: _jump(spec, options, hops, depth)) if hops else None,
+        depth=depth,
+        proxy_command=None if hops or command == "none" else _expand(command, tokens),
+    )
+
+
+def _jump(spec: HostSpec, options: Options, hops: Sequence[str], depth: int) -> Route:
+    """The last jump host of a list, which is reached through those before it."""
+    hop = re.fullmatch(r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d+))?/?", hops[-1])
+    if hop is None or hop["host"].startswith("-"):
+        raise HostRefused(f"{spec.name}: ProxyJump {hops[-1]!r} is none; expected [user@]host[:port]")
+    host = hop["host"].strip("[]")
+    jump = HostSpec(
+        name=f"{spec.name} via {host}",
+        address=host,
+        user=hop["user"],
+        port=int(hop["port"]) if hop["port"] else None,
+    )
+    return find_route(jump, options, jumps=",".join(hops[:-1]) or None, depth=depth + 1)
+
+
+def _default_known_hosts() -> Path:
+    return Path.home() / ".ssh" / "known_hosts"
+
+
+def _config(spec: HostSpec, options: Options) -> Mapping[str, list[str]]:
+    """The values of every key, as `ssh -G` says them.
+
+    OpenSSH's own reader knows Include, Match, patterns and all that comes to it; paramiko's knows some. Without an ssh
+    program there is nothing to read for most people, and the inventory alone counts.
+    """
+    ours = {"hostname": [spec.address], "user": [spec.user or getpass.getuser()], "port": [str(spec.port or 22)]}
+    ssh = shutil.which("ssh")
+    if ssh is None:
+        if options.config_file.exists():
+            raise HostRefused(
+                f"{spec.name}: {options.config_file} needs the ssh program to be read; install openssh-client"
+            )
+        defaults = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+        return {**ours, "identityfile": defaults, "globalknownhostsfile": ["/etc/ssh/ssh_known_hosts"]}
+    # ssh looks for the user's files in the password database; HOME is what the rest of this program goes by.
+    text = (
+        f'Include "{glob.escape(str(options.config_file))}"\nMatch all\nInclude {_SYSTEM_CONFIG}\nMatch all\n'
+        f'UserKnownHostsFile "{_default_known_hosts()}"\n'
+    )
+    command = [ssh, "-F", "/dev/stdin", "-G"]
+    command += ["-l", spec.user] if spec.user else []
+    command += ["-p", str(spec.port)] if spec.port else []
+    try:
+        done = subprocess.run(
+            [*command, "--", spec.address], input=text, capture_output=True, text=True, timeout=_READ_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise HostLost(f"{spec.name}: ssh did not read {options.config_file} within {_READ_LIMIT_S:g} s") from None
+    if done.returncode != 0:
+        cause = (done.stderr.strip().splitlines() or ["ssh -G failed"])[0]
+        raise HostRefused(f"{spec.name}: {options.config_file} cannot be read: {cause}")
+    config: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition(" ")
+        config.setdefault(key.lower(), []).append(value)
+    return config
+
+
+def _one(config: Mapping[str, list[str]], key: str, default: str = "") -> str:
+    return config.get(key, [default])[0]
+
+
+def _files(names: Sequence[str], tokens: Mapping[str, str]) -> list[Path]:
+    return [Path(_expand(name, tokens)).expanduser() for name in names if name not in ("none", "")]
+
+
+def _expand(text: str, tokens: Mapping[str, str]) -> str:
+    return re.sub(r"%(.)", lambda match: tokens.get(match[1], match[0]), text)

@@ -1,0 +1,195 @@
+"""SshHost: a machine over SSH.
+
+Over paramiko itself and not fabric's Connection: that adds keys of unknown hosts without a word, reads ~/.ssh/config
+without Include, sets no time limits and runs commands as text, so all of it would have to be switched off or wrapped.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import paramiko
+
+from driple.contracts.errors import HostError, HostLost, HostRefused, shown
+from driple.contracts.rundir import replacing
+from driple.orchestrator.hosts.base import KEPT_WORDS, Finished
+from driple.orchestrator.hosts.dial import LOST_AFTER_S, Connection, dial
+from driple.orchestrator.hosts.known_hosts import HostKeys
+from driple.orchestrator.hosts.login import Login
+from driple.orchestrator.hosts.process import LOST, Process, SshChannel
+from driple.orchestrator.hosts.route import Options, Route, find_route, plugged
+from driple.orchestrator.hosts.shell import path_word, script_line
+from driple.orchestrator.inventory import HostSpec
+
+_KEPT_STDERR = 1024 * 1024
+
+
+class SshHost:
+    """A host over SSH. Several threads may use it at once, as far as its sshd's MaxSessions goes."""
+
+    def __init__(
+        self,
+        spec: HostSpec,
+        *,
+        config_file: Path | None = None,
+        known_hosts: Sequence[Path] | None = None,
+        accept_new: bool = False,
+        connect: Callable[[], socket.socket] | None = None,
+        host_key: str | None = None,
+        connect_timeout_s: float | None = None,
+    ) -> None:
+        """Connects nothing yet.
+
+        Args:
+            spec: what the inventory says of it, which goes before ~/.ssh/config.
+            config_file: instead of ~/.ssh/config.
+            known_hosts: instead of the files that the configuration names, which are OpenSSH's if it names none.
+            accept_new: add the key of a host that no file knows to the first of them. A changed key is never accepted.
+            connect: gives a connected socket at every `open`; configuration and known_hosts are left out then.
+            host_key: with `connect`, the only key that is accepted, as in a .pub file.
+            connect_timeout_s: instead of the configuration's ConnectTimeout, or 10 s.
+        """
+        if (connect is None) != (host_key is None):
+            raise ValueError("connect and host_key belong together")
+        self.name = spec.name
+        self._spec = spec
+        self._options = Options(
+            config_file=config_file or Path.home() / ".ssh" / "config",
+            known_hosts=known_hosts,
+            accept_new=accept_new,
+            connect_timeout_s=connect_timeout_s,
+        )
+        self._plug = connect
+        self._host_key = host_key
+        self._route: Route | None = None
+        self._connection: Connection | None = None
+        self._opening = threading.Lock()
+
+    def open(self) -> None:
+        with self._opening:
+            if self._connection is not None:
+                if self._connection.transport.is_active():
+                    return
+                self._connection.close()
+                self._connection = None
+            spec, options = self._spec, self._options
+            route = find_route(spec, options) if self._plug is None else plugged(spec, options)
+            self._connection = dial(route, HostKeys(route, only=self._host_key), Login(route), self._plug)
+            self._route = route
+
+    def close(self) -> None:
+        with self._opening:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Finished:
+        """Runs a short command to its end: that of its output, so that nothing it leaves behind may hold that open.
+
+        Raises:
+            HostError: it did not end in time; it was killed.
+            HostLost: the connection was lost.
+        """
+        pieces: list[bytes] = []
+        words = shlex.join(argv)
+        process = self._execute(f"exec {words}", what=words, timeout_s=timeout_s, stdin=stdin, take=pieces.append)
+        return Finished(process.exit_status(), b"".join(pieces), process.stderr.content())
+
+    def start(self, argv: Sequence[str]) -> SshChannel:
+        words = shlex.join(argv)
+        return SshChannel(self._begin(f"exec {words}", KEPT_WORDS), str(self), argv[0])
+
+    def put(self, content: bytes, path: str, *, mode: int = 0o644, timeout_s: float = 60.0) -> None:
+        # By `cat` and not by SFTP: one round trip in place of seven, no subsystem to be missing, and no slower. A
+        # connection that breaks looks to `cat` like the end of the file, so the size is asked before the move.
+        beside, target = path_word(f"{path}.{secrets.token_hex(4)}.partial"), path_word(path)
+        script = (
+            f"if test -d {target}; then echo it is a folder >&2; exit 1; fi; umask 077; cat > {beside} && "
+            f"chmod {mode:o} {beside} && test $(wc -c < {beside}) -eq {len(content)} && "
+            f"mv -f {beside} {target} || {{ rm -f {beside}; exit 1; }}"
+        )
+        process = self._execute(script, what=f"write {path}", timeout_s=timeout_s, stdin=content)
+        if process.exit_status() != 0:
+            raise HostError(f"{self}: cannot write {path}: {process.last_line()}")
+
+    def get(self, path: str, target: Path, *, timeout_s: float = 600.0) -> None:
+        try:
+            with replacing(target, "wb") as stream:
+                process = self._execute(
+                    f"exec cat {path_word(path)}", what=f"read {path}", timeout_s=timeout_s, take=stream.write
+                )
+                if process.exit_status() != 0:
+                    raise HostError(f"{self}: cannot read {path}: {process.last_line()}")
+        except OSError as error:
+            raise HostError(f"{self}: cannot fetch {path} to {target}: {error.strerror}") from None
+
+    def __str__(self) -> str:
+        return self.name if self._route is None else str(self._route)
+
+    def _execute(
+        self,
+        script: str,
+        *,
+        what: str,
+        timeout_s: float,
+        stdin: bytes = b"",
+        take: Callable[[bytes], object] = bytes,
+    ) -> Process:
+        deadline = time.monotonic() + timeout_s
+        process = self._begin(script, _KEPT_STDERR, timeout_s)
+        try:
+            process.write(stdin, deadline, take)
+            while True:
+                piece = process.read(deadline - time.monotonic())
+                if not piece:
+                    break
+                take(piece)
+            process.await_exit(deadline - time.monotonic())
+        except TimeoutError:
+            process.kill()
+            raise HostError(f"{self}: {shown(what, 200)} did not end within {timeout_s:g} s; it was killed") from None
+        finally:
+            process.close()
+        return process
+
+    def _begin(self, script: str, kept: int, timeout_s: float = LOST_AFTER_S) -> Process:
+        connection = self._connection
+        if connection is None or not connection.transport.is_active():
+            raise HostLost(f"{self}: the connection is gone")
+        started, limit = time.monotonic(), min(timeout_s, LOST_AFTER_S)
+        beginning = f"driple-{secrets.token_hex(8)}"
+        channel = None
+        try:
+            channel = connection.transport.open_session(timeout=limit)
+            process = Process(channel, f"{beginning}\n".encode(), kept, str(self))
+            with _closing_after(limit, channel):
+                channel.exec_command(script_line(script, beginning).encode("utf-8", "surrogateescape"))
+        except LOST as error:
+            if channel is not None:
+                channel.close()
+            if isinstance(error, paramiko.ChannelException) and connection.transport.is_active():
+                raise HostError(f"{self}: opens no further session: {error}; MaxSessions in its sshd_config?") from None
+            if connection.transport.is_active() and time.monotonic() < started + limit:
+                raise HostRefused(f"{self}: runs no commands: {error}; has the login a shell?") from None
+            cause = str(error) or "the connection was closed"
+            raise HostLost(f"{self}: no command could be started within {limit:g} s: {cause}") from None
+        return process
+
+
+@contextmanager
+def _closing_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
+    """A time limit for what paramiko waits for without one."""
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,1 @@
+"""The lab: hosts in network namespaces on this machine, each with a real sshd."""

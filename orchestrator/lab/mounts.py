@@ -1,0 +1,83 @@
+"""What the hosts see of the file system: the machine's own, but for the few places that make each a host.
+
+Every mount is made in a namespace of the lab, and goes with it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from driple.orchestrator.lab import kernel
+from driple.orchestrator.lab.plan import LabFiles, LabPlan, data_address
+
+_PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
+
+
+def dress_lab(plan: LabPlan, files: LabFiles) -> None:
+    """Gives the lab its own accounts and names, once for all hosts."""
+    files.home.mkdir()
+    files.etc("").mkdir()
+    # sshd starts a session in the home that the account says, whatever HOME is: the machine's home would fill up.
+    entry = f"{plan.user}:x:{plan.uid}:{plan.gid}::{files.home}:{plan.shell}\n"
+    accounts = Path("/etc/passwd").read_text(errors="surrogateescape")
+    others = [line for line in accounts.splitlines(keepends=True) if not line.startswith(f"{plan.user}:")]
+    _cover("passwd", files, entry + "".join(others))
+    names = [f"{data_address(plan.number(name))} {name}\n" for name in plan.names]
+    _cover("hosts", files, "127.0.0.1 localhost\n::1 localhost\n" + "".join(names))
+    if plan.uid == 0:
+        # Without PAM, sshd refuses an account whose password is locked, as root's is on many machines.
+        _cover("shadow", files, f"{plan.user}:*:::::::\n")
+
+
+def _cover(name: str, files: LabFiles, text: str) -> None:
+    own = files.etc(name)
+    own.touch(mode=0o600 if name == "shadow" else 0o644)
+    own.write_text(text, errors="surrogateescape")
+    with suppress(FileNotFoundError):  # a machine without that file needs none here
+        kernel.mount(str(own), f"/etc/{name}", "", kernel.BIND)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder that the machine lacks, seen in the lab only: its parent is covered with a copy of itself."""
+    parent = folder.parent
+    before = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        entries = list(os.scandir(f"/proc/self/fd/{before}"))
+        kernel.mount("tmpfs", str(parent), "tmpfs", _PLAIN, "mode=755")
+        for entry in entries:
+            target = parent / entry.name
+            with suppress(OSError):  # what cannot be shown again is not needed by sshd
+                if entry.is_symlink():
+                    target.symlink_to(os.readlink(entry.path))
+                    continue
+                if entry.is_dir():
+                    target.mkdir()
+                else:
+                    target.touch()
+                kernel.mount(entry.path, str(target), "", kernel.BIND | kernel.RECURSIVE)
+    finally:
+        os.close(before)
+    folder.mkdir(mode=0o755)
+
+
+def dress_host(plan: LabPlan, files: LabFiles) -> None:
+    """Gives the calling process's mount namespace the host's own /sys, home and shared memory."""
+    # A new sysfs, because an old one goes on showing the interfaces of the namespace in which it was mounted. It
+    # hides what is mounted below; control groups are needed.
+    groups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    kernel.mount("sysfs", "/sys", "sysfs", _PLAIN | kernel.NO_EXEC)
+    with suppress(OSError):
+        kernel.mount(f"/proc/self/fd/{groups}", "/sys/fs/cgroup", "", kernel.BIND | kernel.RECURSIVE)
+    os.close(groups)
+    size = f"size={plan.disk_mb}m"
+    kernel.mount("tmpfs", str(files.home), "tmpfs", _PLAIN, f"{size},mode=700")
+    (files.home / "tmp").mkdir(mode=0o700)
+    with suppress(FileNotFoundError):
+        kernel.mount("tmpfs", "/dev/shm", "tmpfs", _PLAIN, f"{size},mode=1777")
+
+
+def mount_processes() -> None:
+    """The /proc of the calling process's PID namespace."""
+    kernel.mount("proc", "/proc", "proc", _PLAIN | kernel.NO_EXEC)

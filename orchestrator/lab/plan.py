@@ -1,0 +1,130 @@
+"""What a lab is to be, and where everything in it is: names, addresses and files. Nothing here acts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driple.contracts.errors import BadInput, UnknownName
+
+MAX_HOSTS = 200
+DATA_NIC = "eth0"
+MANAGEMENT_NIC = "mgmt0"
+LINKS = ("data", "mgmt")
+KEEPER_ADDRESS = "10.72.0.1"
+PREFIX = 16
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+
+
+@dataclass(frozen=True)
+class LabPlan:
+    """All that the keeper is told."""
+
+    hosts: int
+    user: str
+    """Who logs in: the caller."""
+    uid: int
+    gid: int
+    shell: str
+    path: str
+    """PATH of a login."""
+    rate_mbit: float | None = 1000.0
+    """Of every data link, both ways; None for no limit."""
+    disk_mb: int = 1024
+    """Size of a host's own home."""
+    clock_offsets_s: dict[str, float] = field(default_factory=dict)
+    """By how much a host's monotonic clock is ahead of the machine's."""
+    detached: bool = False
+    """Lives on without the process that started it."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.hosts <= MAX_HOSTS:
+            raise BadInput(f"hosts: expected 1 to {MAX_HOSTS}, got {self.hosts}")
+        if self.rate_mbit is not None and not 0 < self.rate_mbit <= 1_000_000:
+            raise BadInput(f"rate_mbit: expected above 0 and at most 1000000, got {self.rate_mbit:g}")
+        if not 1 <= self.disk_mb <= 1_000_000:
+            raise BadInput(f"disk_mb: expected 1 to 1000000, got {self.disk_mb}")
+        for name in self.clock_offsets_s:
+            self.number(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """lab1, lab2, ..."""
+        return tuple(f"lab{number}" for number in range(1, self.hosts + 1))
+
+    def number(self, name: str) -> int:
+        """Counted from 1; raises BadInput with the nearest name."""
+        if name not in self.names:
+            raise UnknownName("lab host", name, self.names)
+        return int(name.removeprefix("lab"))
+
+
+def data_address(number: int) -> str:
+    """On the shaped link."""
+    return f"10.71.0.{10 + number}"
+
+
+def management_address(number: int) -> str:
+    """Where sshd listens."""
+    return f"10.72.0.{10 + number}"
+
+
+def port_name(number: int, link: str) -> str:
+    """The bridge's end of a host's link, in the keeper's namespace."""
+    return f"{link}-lab{number}"
+
+
+def hardware_address(number: int, link: str) -> str:
+    """Fixed, so that a host that was revived is the same one to its neighbours."""
+    return f"02:d1:00:{LINKS.index(link):02x}:00:{number:02x}"
+
+
+@dataclass(frozen=True)
+class LabFiles:
+    """Every path inside a lab's folder."""
+
+    folder: Path
+
+    @property
+    def plan(self) -> Path:
+        """Written by the client, read by the keeper."""
+        return self.folder / "plan.json"
+
+    @property
+    def socket(self) -> Path:
+        """Where the keeper answers."""
+        return self.folder / "control"
+
+    @property
+    def log(self) -> Path:
+        """What the keeper says on stderr."""
+        return self.folder / "keeper.log"
+
+    @property
+    def key(self) -> Path:
+        """The private key of a login; `.pub` is beside it."""
+        return self.folder / "key"
+
+    @property
+    def home(self) -> Path:
+        """Here every host mounts a home of its own, so that all have the same path to it, as in a real cluster."""
+        return self.folder / "home"
+
+    @property
+    def known_hosts(self) -> Path:
+        """Host keys in the form of ssh."""
+        return self.folder / "known_hosts"
+
+    @property
+    def ssh_config(self) -> Path:
+        """For `ssh -F`."""
+        return self.folder / "ssh_config"
+
+    def etc(self, name: str) -> Path:
+        """The lab's own copy of a file of /etc."""
+        return self.folder / "etc" / name
+
+    def host(self, name: str, file: str) -> Path:
+        """A file of one host: `host_key`, `sshd_config`, `sshd.log`."""
+        return self.folder / name / file

@@ -1,0 +1,96 @@
+"""The real sshd of a host: its keys and its configuration."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import partial
+from pathlib import Path
+
+from driple.orchestrator.lab import kernel, tools
+from driple.orchestrator.lab.mounts import make_folder
+from driple.orchestrator.lab.plan import LabFiles, LabPlan, management_address
+
+PORT = 22
+
+_OPTIONS = """
+AddressFamily inet
+AuthenticationMethods publickey
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+UsePAM no
+StrictModes no
+UseDNS no
+PidFile none
+PrintMotd no
+PrintLastLog no
+X11Forwarding no
+Subsystem sftp internal-sftp
+MaxStartups 1000
+MaxSessions 1000
+LoginGraceTime 30
+LogLevel VERBOSE
+"""
+# From OpenSSH 9.8 on, an address that fails to log in is shut out for a while, and all of ours come from one address.
+_NEWER_OPTIONS = ("PerSourcePenalties no\n",)
+
+
+def config(plan: LabPlan, files: LabFiles, name: str, newer: str = "") -> str:
+    """The sshd_config of a host."""
+    environment = {"HOME": str(files.home), "PATH": plan.path, "TMPDIR": str(files.home / "tmp")}
+    return (
+        f"ListenAddress {management_address(plan.number(name))}:{PORT}\n"
+        f"HostKey {_quoted(str(files.host(name, 'host_key')))}\n"
+        f"AuthorizedKeysFile {_quoted(str(files.key.with_suffix('.pub')).replace('%', '%%'))}\n"
+        f"AllowUsers {plan.user}\n"
+        f"SetEnv {' '.join(_quoted(f'{key}={value}') for key, value in environment.items())}\n" + _OPTIONS + newer
+    )
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def make_keys(plan: LabPlan, files: LabFiles) -> dict[str, str]:
+    """A key pair for logging in, and one for each host; returns the hosts' public keys."""
+    keys = {"": files.key} | {name: files.host(name, "host_key") for name in plan.names}
+    program = tools.tool("ssh-keygen")
+    started = []
+    for name, path in keys.items():
+        path.parent.mkdir(exist_ok=True)
+        words = [program, "-q", "-t", "ed25519", "-N", "", "-C", name or "driple-lab", "-f", str(path)]
+        started.append(
+            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        )
+    for process in started:
+        tools.finish(process)
+    return {name: _public(keys[name]) for name in plan.names}
+
+
+def _public(private: Path) -> str:
+    kind, key = private.with_suffix(".pub").read_text().split()[:2]
+    return f"{kind} {key}"
+
+
+def configure(plan: LabPlan, files: LabFiles) -> None:
+    """Writes every host's configuration, having found out what this sshd accepts."""
+    first = plan.names[0]
+    probe = files.host(first, "sshd_config")
+    newer = "".join(_NEWER_OPTIONS)
+    prepare = partial(kernel.be_user, plan.uid, plan.gid) if plan.uid else None
+    for _ in range(3):
+        probe.write_text(config(plan, files, first, newer))
+        try:
+            tools.call([tools.tool("sshd"), "-t", "-f", str(probe)], prepare)
+            break
+        except tools.ToolFailed as failure:
+            absent = re.search(r"Missing privilege separation directory: (/\S+)", str(failure))
+            if absent:
+                make_folder(Path(absent[1]))
+            elif newer and "PerSourcePenalties" in str(failure):
+                newer = ""
+            else:
+                raise tools.ToolFailed(f"sshd does not accept its configuration: {failure}") from None
+    for name in plan.names:
+        files.host(name, "sshd_config").write_text(config(plan, files, name, newer))

@@ -1,0 +1,184 @@
+"""The data link of a run: addresses, whose traffic is read where, its condition, and what a probe measured of it.
+
+A condition is applied when it changes, probed once, and recorded as it was found and not as it was asked. The lab's is
+made by its keeper. On real hosts it is made by `tc`, as root or through `sudo -n`; the steward has the order to take it
+off, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.runspec import NetworkCondition, RunSpec
+from driple.contracts.setting import Setting
+from driple.orchestrator.inventory import HostSpec, Link
+from driple.orchestrator.launch import CONTAINER
+from driple.orchestrator.station import Station
+
+LOOPBACK = "127.0.0.1"
+FLOWS = "flows"
+PROBE_S = 0.25
+PROBE_PACKETS = 2000
+PROBE_PAYLOAD = 1000
+NOTHING = NetworkCondition()
+
+
+class Shaper(Protocol):
+    """Makes a condition on the data link of every host of a run."""
+
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+        """Makes it, in place of what was there; gives back what made each part."""
+
+    def clear(self, stations: Mapping[str, Station]) -> None:
+        """Takes it off."""
+
+
+class Links:
+    """The links of one sweep."""
+
+    def __init__(self, shaper: Shaper, hosts: Mapping[str, HostSpec]) -> None:
+        self._shaper = shaper
+        self._hosts = hosts
+        self._measured: dict[Any, tuple[dict[str, float], dict[str, str]]] = {}
+        self._last: dict[str, Any] = {}
+
+    def data_address(self, setting: Setting, station: Station) -> str:
+        """Where the other tasks of a run reach those of this host."""
+        if setting.one_machine:
+            return LOOPBACK
+        host = self._hosts[station.name]
+        link = host.networks.get(setting.network, Link())
+        return link.address or station.facts.get("ssh_address") or host.address
+
+    def traffic_source(self, setting: Setting, station: Station, tasks: int, way: str) -> str:
+        """Where a task's own traffic can be read: at an interface that is its own, or summed from its TCP flows."""
+        if way == CONTAINER:
+            return "nic:eth0"
+        address = self.data_address(setting, station)
+        if tasks > 1 or address == LOOPBACK:
+            return FLOWS
+        nics = station.found.get("nics") or {}
+        by_address = next((name for name, nic in nics.items() if address in nic.get("addresses", ())), None)
+        nic = self._hosts[station.name].networks.get(setting.network, Link()).nic or by_address
+        if nic is None:
+            return FLOWS
+        if nics and nic not in nics:
+            raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); mend the inventory")
+        return f"nic:{nic}"
+
+    def apply(self, spec: RunSpec, stations: Mapping[str, Station]) -> tuple[dict[str, float], dict[str, str]]:
+        """Makes the run's condition where it is not there already; what was measured, and what made it."""
+        if spec.setting.one_machine:
+            return {}, {}
+        hosts = tuple(sorted(stations))
+        key = (hosts, spec.setting.network, spec.network, tuple(id(stations[name]) for name in hosts))
+        if key not in self._measured or any(self._last.get(name) != key for name in hosts):
+            done_by = self._shaper.shape(spec.network, spec.setting, stations)
+            addresses = {name: self.data_address(spec.setting, stations[name]) for name in hosts}
+            self._measured[key] = (probe(stations, addresses), done_by)
+            for name in hosts:
+                self._last[name] = key
+        return self._measured[key]
+
+    def clear(self, stations: Mapping[str, Station]) -> None:
+        """Takes every condition off."""
+        self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
+
+
+def probe(stations: Mapping[str, Station], addresses: Mapping[str, str]) -> dict[str, float]:
+    """Sends from each host to the next, one pair at a time: what the links carry and lose now.
+
+    Args:
+        stations: of the run.
+        addresses: on the data link, by host.
+    """
+    names = [name for name in stations if addresses.get(name)]
+    if len(names) < 2:
+        return {}
+    rates, sent, heard = [], 0, 0
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        at = stations[other].ask("listen")
+        told = stations[name].ask(
+            "send",
+            address=addresses[other],
+            port=at["tcp_port"],
+            seconds=PROBE_S,
+            packets=PROBE_PACKETS,
+            payload=PROBE_PAYLOAD,
+            timeout_s=30.0,
+        )
+        got = stations[other].ask("heard", token=at["token"])
+        if got["tcp_seconds"]:
+            rates.append(got["tcp_bytes"] * 8e-6 / got["tcp_seconds"])
+        sent += told["packets"]
+        heard += got["udp_packets"]
+    measured = {"probed_packets": float(sent), "loss_pct": 100.0 * (1 - heard / sent) if sent else 0.0}
+    if rates:
+        measured |= {"rate_mbit": statistics.median(rates), "rate_mbit_least": min(rates)}
+    return measured
+
+
+class NoShaper:
+    """For hosts that have no link of their own to condition."""
+
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+        if condition != NOTHING:
+            raise RunFailed(f"network condition {condition.label}: these hosts have no link to condition")
+        return {}
+
+    def clear(self, stations: Mapping[str, Station]) -> None:
+        return None
+
+
+class TcShaper:
+    """Real hosts: `tc` on the way out of each. Needs root there, or `sudo -n tc`."""
+
+    def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
+        self._hosts = hosts
+
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+        for name, station in stations.items():
+            if condition == NOTHING:
+                self._take_off(station)
+                continue
+            nic = self._hosts[name].networks.get(setting.network, Link()).nic
+            if nic is None:
+                raise RunFailed(
+                    f"{name}: a network condition needs the name of its interface; add networks: "
+                    f"{{{setting.network}: {{nic: ...}}}} to the inventory"
+                )
+            off = [*_as_root(station), "tc", "qdisc", "del", "dev", nic, "root"]
+            station.ask("undo_later", name=f"tc {nic}", argv=off)
+            argv = [*_as_root(station), "tc", "qdisc", "replace", "dev", nic, "root", *netem(condition)]
+            done = station.ask("run", argv=argv, limit_s=20.0)
+            if done["exit_code"] != 0:
+                self._take_off(station)
+                words = " ".join(done["stderr"].split())
+                raise RunFailed(
+                    f"{name}: cannot make the network condition {condition.label} ({words}); "
+                    "let the login run `sudo -n tc`, or leave network: out"
+                )
+        return {} if condition == NOTHING else dict.fromkeys(condition.label.split(), "netem")
+
+    def clear(self, stations: Mapping[str, Station]) -> None:
+        for station in stations.values():
+            self._take_off(station)
+
+    def _take_off(self, station: Station) -> None:
+        station.ask("undo_now", timeout_s=30.0)
+
+
+def netem(condition: NetworkCondition) -> list[str]:
+    """The words of `tc` for a condition."""
+    words = ["netem"]
+    words += ["rate", f"{condition.rate_mbit:g}mbit"] if condition.rate_mbit is not None else []
+    words += ["delay", f"{condition.delay_ms:g}ms"] if condition.delay_ms else []
+    words += ["loss", "random", f"{condition.loss_pct:g}%"] if condition.loss_pct else []
+    return words
+
+
+def _as_root(station: Station) -> list[str]:
+    return [] if station.facts.get("uid") == 0 else ["sudo", "-n"]

@@ -1,0 +1,95 @@
+"""A sweep from plan to summary: hosts, agent, signals, board and notifications put together for driple-run."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from driple.orchestrator import collect
+from driple.orchestrator.agent import build_agent
+from driple.orchestrator.board import Board
+from driple.orchestrator.experiment import Experiment
+from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.kinds import cluster_for
+from driple.orchestrator.notify import FAILED, Notify
+from driple.orchestrator.plan import PlannedRun
+from driple.orchestrator.provenance import provenance
+from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+
+log = logging.getLogger(__name__)
+
+
+def run_sweep(
+    experiment: Experiment,
+    runs: Sequence[PlannedRun],
+    done: frozenset[str],
+    options: Options,
+    *,
+    notify: Notify,
+    accept_new_host_keys: bool = False,
+) -> list[Result]:
+    """Does every run that is not done; a result for each of those."""
+    board = _NotifyingBoard(notify, experiment.name)
+    with only_one(options.output, experiment.name):
+        collect.remove_partials(options.output, experiment.name)
+        to_do = [run for run in runs if run.id not in done]
+        board.begin(len(runs), len(runs) - len(to_do))
+        if not to_do:
+            return []
+        agent = build_agent()
+        owner = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()} {experiment.name}"
+        with cluster_for(experiment, accept_new_host_keys=accept_new_host_keys) as cluster:
+            fleet = Fleet(cluster.specs, cluster.connect, agent, owner)
+            sweep = Sweep(experiment, to_do, cluster, fleet, options, board, provenance(agent.sha256))
+            try:
+                with _signals(sweep):
+                    return sweep.go()
+            except KeyboardInterrupt:
+                fleet.close(at_once=True)
+                raise
+            finally:
+                board.close()
+                fleet.close()
+
+
+class _NotifyingBoard(Board):
+    """A board that also tells of failures."""
+
+    def __init__(self, notify: Notify, experiment: str) -> None:
+        super().__init__()
+        self._notify = notify
+        self._experiment = experiment
+
+    def ended(self, result: Result) -> None:
+        super().ended(result)
+        if result.status == "failed":
+            value = {"experiment": self._experiment, "run": result.run.id, "failure": str(result.failure)}
+            self._notify.tell(FAILED, value)
+
+
+@contextmanager
+def _signals(sweep: Sweep) -> Iterator[None]:
+    """Once: stop the current runs cleanly. Twice: at once; the stewards end what runs when they hear no more."""
+    asked = 0
+
+    def stop(number: int, _: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise KeyboardInterrupt
+        log.warning("%s: stopping the current runs; once more ends at once", signal.Signals(number).name)
+        sweep.stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

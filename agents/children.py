@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,7 +116,7 @@ class Children:
         """
         if order.name in self._living:
             raise BadInput(f"{shown(order.name)} runs already, with pid {self._living[order.name].family.pid}")
-        token = uuid.uuid4().hex
+        token = os.urandom(16).hex()
         self._records.keep(order.name, token)
         fds: List[int] = []  # ours and the child's ends; those that stay with us are taken out
         try:
@@ -144,6 +143,8 @@ class Children:
         child = self._living.get(name)
         if child is None or child.outlet is None:
             raise BadInput(f"{shown(name)}: no such process runs here that talks")
+        if not child.outlet.open:
+            raise BadInput(f"{shown(name)}: it has closed its stdin")
         data = line.encode("utf-8") + b"\n"
         if child.outlet.waiting + len(data) > UNREAD_LIMIT:
             raise BadInput(f"{shown(name)}: it does not read what it is told: {child.outlet.waiting} bytes wait")
@@ -236,7 +237,7 @@ class Children:
         """The last rung, for one that still lives."""
         if child.exit_code is None and child.killed_s is None:
             child.killed_s = time.monotonic()
-            kill(child.family.members(processes()))
+            kill({child.family.pid} | child.family.members(processes()))
             self._loop.after(PATIENCE_S, lambda: self._settle())
 
     def _ended(self, child: Child, exit_code: int) -> None:

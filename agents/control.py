@@ -2,10 +2,15 @@
 
 Signals, the end of what is watched, the end of the controller's channel, the asked duration and the hard limit. While
 it waits it answers the controller's clock probes at once, not at the next tick.
+
+Between ticks it only sleeps, which is the cheapest wait there is: 10 to 15 us less at each tick than a `select`. What
+comes from the controller interrupts the sleep by a signal (SIGIO); where stdin is of a kind that gives none, it is
+found at the next look.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -40,6 +45,7 @@ class Control:
         self._ended: Callable[[], Optional[str]] = lambda: None
         self._stdin = sys.stdin.fileno() if watch_stdin else -1
         self._line = b""
+        self._hearing = False
         self._start = time.monotonic_ns()
         self._for_ns = None if for_s is None else int(for_s * SECOND_NS)
         self._limit_s = limit_s
@@ -60,12 +66,17 @@ class Control:
             self._old.append((number, signal.signal(number, stop)))
         # A handler, even an empty one, makes the end of a child interrupt the wait.
         self._old.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, lambda *_: None)))
+        if self._stdin >= 0:
+            self._old.append((signal.SIGIO, signal.signal(signal.SIGIO, lambda *_: self._hear())))
+            self._signal_input(True)
         signal.setitimer(signal.ITIMER_REAL, self._limit_s + GRACE_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.set_wakeup_fd(self._old_wakeup)
+        if self._stdin >= 0:
+            self._signal_input(False)
         for number, handler in self._old:
             signal.signal(number, handler)
         os.close(self._wake_read)
@@ -90,9 +101,8 @@ class Control:
 
     def wait(self, seconds: float) -> bool:
         """Sleeps, or less if something happens; whether to stop."""
-        if seconds < _SHORT_S and self._stdin < 0:
-            # The cheaper call. A signal is handled at once also here; only the rest of the sleep is slept.
-            time.sleep(seconds)
+        if seconds < _SHORT_S:
+            time.sleep(seconds)  # a signal is handled at once also here; only the rest of the sleep is slept
             return self.reason is not None
         if self.reason is None:  # the end may come before the next tick
             seconds = min(seconds, max(0, self.end_ns - time.monotonic_ns()) / SECOND_NS)
@@ -105,6 +115,8 @@ class Control:
 
     def look(self, now_ns: int) -> bool:
         """Checks what nothing wakes us for; whether to stop."""
+        if self._stdin >= 0:
+            self._hear()
         if self.reason is None:
             passed = now_ns - self._start
             if self._for_ns is not None and passed >= self._for_ns:
@@ -132,12 +144,34 @@ class Control:
                 os.read(self._wake_read, 512)
             self.reason = self.reason or self._ended()
         if self._stdin in ready:
-            data = os.read(self._stdin, 4096)
-            if not data:
-                self.stop("controller gone")
-            *lines, self._line = (self._line + data)[-8192:].split(b"\n")
-            for line in lines:
-                self._obey(line)
+            self._hear()
+
+    def _hear(self) -> None:
+        """Takes what has come from the controller. Runs also as a signal handler, in the middle of anything."""
+        if self._hearing:  # one that was interrupted by the signal: it goes on until there is nothing left
+            return
+        self._hearing = True
+        try:
+            while self._stdin_ready():
+                data = os.read(self._stdin, 4096)
+                if not data:
+                    self.stop("controller gone")
+                    return
+                *lines, self._line = (self._line + data)[-8192:].split(b"\n")
+                for line in lines:
+                    self._obey(line)
+        finally:
+            self._hearing = False
+
+    def _stdin_ready(self) -> bool:
+        return bool(select.select((self._stdin,), (), (), 0)[0])
+
+    def _signal_input(self, on: bool) -> None:
+        """Asks the kernel for a signal at each input; a file or a device without it is no harm."""
+        with suppress(OSError):
+            flags = fcntl.fcntl(self._stdin, fcntl.F_GETFL)
+            fcntl.fcntl(self._stdin, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(self._stdin, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
 
     def _obey(self, line: bytes) -> None:
         if line.startswith(b"clock"):

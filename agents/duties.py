@@ -1,27 +1,30 @@
-"""Duties: what a steward does for each request, and what it says without being asked."""
+"""Duties: what a steward does for each request, and what it says without being asked.
+
+What only some requests need is imported by them: from an archive every module is compiled at every start, and 32 hosts
+of a lab start on the cores of one machine.
+"""
 
 from __future__ import annotations
 
 import json
 import time
-import traceback
 from functools import partial
-from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
 
 from driple.agents import requests
 from driple.agents.aside import Aside, Outcome, Work
 from driple.agents.children import Children, Order, Stopped
 from driple.agents.following import Following, Task, alive
-from driple.agents.freeports import free_ports
 from driple.agents.live import Records
 from driple.agents.loop import Loop
-from driple.agents.probes import Probes
 from driple.agents.reaper import Reaper
 from driple.agents.wire import Line, Outlet
-from driple.agents.workdir import WorkDir, sums, tail
+from driple.agents.workdir import WorkDir, expanded, sums, tail
 from driple.contracts.errors import BadInput, DripleError, UnknownName, shown
 from driple.contracts.plain import from_plain
+
+if TYPE_CHECKING:
+    from driple.agents.probes import Probes
 
 # When so much waits for the controller, lines of processes are dropped, which must not be what drowns it.
 CROWDED_BYTES = 1_000_000
@@ -50,7 +53,7 @@ class Duties:
         self._out = out
         self._end = end
         self._aside = Aside(loop)
-        self._probes = Probes(self._aside)
+        self._probes: Optional[Probes] = None
         self._following = Following(loop, lambda progress: self._say({"progress": progress}))
 
     def do(self, line: Line) -> None:
@@ -72,7 +75,11 @@ class Duties:
             self._refuse(number, str(error))
         except OSError as error:
             self._refuse(number, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        except ValueError as error:  # a text that is no path, or that UTF-8 cannot say
+            self._refuse(number, str(error))
         except Exception as error:  # a bug in one request must not end what runs
+            import traceback
+
             traceback.print_exc()
             self._refuse(number, f"{type(error).__name__}: {error}")
 
@@ -101,6 +108,8 @@ class Duties:
         return {"mono_ns": time.monotonic_ns()}
 
     def _ports(self, _: int, asked: requests.Ports) -> Answer:
+        from driple.agents.freeports import free_ports
+
         return {"ports": free_ports(asked.count)}
 
     def _write(self, _: int, asked: requests.Write) -> Answer:
@@ -161,7 +170,7 @@ class Duties:
         source, target = self._work.under(asked.source), self._work.inside(asked.target)
 
         def work() -> Dict[str, Any]:
-            from driple.agents.stepsfile import steps_to_parquet  # only there: it is a quarter of our memory
+            from driple.agents.stepsfile import steps_to_parquet
 
             return {"rows": steps_to_parquet(source, target)}
 
@@ -202,7 +211,9 @@ class Duties:
 
     def _listen(self, _: int, __: requests.Listen) -> Answer:
         from driple.agents.linkprobe import ears
+        from driple.agents.probes import Probes
 
+        self._probes = self._probes or Probes(self._aside)
         token, port = self._probes.listen(*ears())
         return {"tcp_port": port, "udp_port": port, "token": token}
 
@@ -213,6 +224,8 @@ class Duties:
         return self._do_aside(number, work, SEND_S)
 
     def _heard(self, number: int, asked: requests.Heard) -> Answer:
+        if self._probes is None:
+            raise BadInput("nothing was listened to")
         self._probes.heard(asked.token, partial(self._settle, number))
         return None
 
@@ -275,4 +288,4 @@ def _parsed(line: Line) -> Dict[str, Any]:
 
 def _home(word: str) -> str:
     """`~/x` as a shell would have it, since none is in between."""
-    return str(Path(word).expanduser()) if word.startswith("~/") else word
+    return str(expanded(word)) if word.startswith("~/") else word

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Optional
 
 from driple.agents.lineage import process
 from driple.agents.loop import READ, Loop, Timer
+from driple.agents.workdir import open_now
 
 STEPS_FILE, READY_FILE, FINISHED_FILE = "steps.jsonl", "ready.json", "finished.json"
 PERIOD_S = 1.0
@@ -95,8 +96,8 @@ class Task:
 
 def _marker(path: Path) -> Optional[Dict[str, Any]]:
     try:
-        with path.open("rb") as stream:
-            found = json.loads(stream.read(_MARKER_BYTES))
+        with open(path, "rb", opener=open_now) as stream:  # noqa: PTH123  (Path.open takes no opener)
+            found = json.loads(stream.read(_MARKER_BYTES) or b"")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:  # moved into place, so it is whole: it is not the task's

@@ -94,7 +94,6 @@ class GpuSource:
         self._stamps = Stamps(0)
         self._lost_ns: Optional[int] = None
         self._reads, self._plain_every = 0, 1
-        self._was_read = False
         self._pending: List[Row] = []
         self._horizon_ns = 0
         self._sent_ns = 0
@@ -140,7 +139,6 @@ class GpuSource:
         """Fills what belongs to this tick, and empties the buffers for `extra`; see Source."""
         if self._lost_ns is not None:
             return
-        self._was_read = True
         try:
             if self._reads % self._plain_every == 0:
                 for slot, call, take in self._readings:
@@ -163,9 +161,9 @@ class GpuSource:
             self._release(flush=True)
             log.warning("%s: the device is lost; null from here on", self.name)
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         """The device's own samples; see Source."""
-        if not self._was_read and self._nvml is not None and self._lost_ns is None:  # the last call, before `close`
+        if last and self._nvml is not None and self._lost_ns is None:
             try:
                 for _ in range(8):  # a driver may give less than it has
                     if not self._empty(time.monotonic_ns()):
@@ -173,7 +171,6 @@ class GpuSource:
             except Lost:
                 self._lost_ns = time.monotonic_ns()
             self._release(flush=True)
-        self._was_read = False
         if not self._late:
             return ()
         late, self._late = self._late, []

@@ -56,7 +56,7 @@ class HostSource:
             if self._failures == 1:
                 log.warning("host: %s cannot be read (%s)", self._proc, error)
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         return ()
 
     def quality(self) -> Dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ def first_facts(work: WorkDir, ended_left: Sequence[str]) -> Dict[str, Any]:
     about = os.uname()
     return {
         "pid": os.getpid(),
-        "python": platform.python_version(),
+        "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
         "hostname": about.nodename,
         "kernel": about.release,

@@ -27,7 +27,7 @@ class Process(NamedTuple):
     start: int
     """In clock ticks since the machine booted: tells apart two processes of one number."""
     dead: bool
-    """Whether it is a zombie: gone but for its exit code."""
+    """Whether it is a zombie: gone, with all its threads, but for its exit code."""
 
 
 def process(pid: int) -> Optional[Process]:
@@ -42,7 +42,8 @@ def process(pid: int) -> Optional[Process]:
         return None
     finally:
         os.close(fd)
-    return Process(int(words[1]), int(words[3]), int(words[19]), words[0] in (b"Z", b"X"))
+    dead = words[0] in (b"Z", b"X") and int(words[17]) <= 1  # the first thread may end before the others
+    return Process(int(words[1]), int(words[3]), int(words[19]), dead)
 
 
 def processes() -> Dict[int, Process]:

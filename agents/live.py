@@ -55,8 +55,13 @@ class Records:
         pid, start = (None, None) if family is None else (family.pid, family.start)
         record = Record(name, token, self._boot_id, self._pid_space, pid, start)
         beside = self._folder / f".{token}"
-        beside.write_text(json.dumps(to_plain(record)), encoding="utf-8")
-        beside.replace(self._path(token))
+        try:
+            beside.write_text(json.dumps(to_plain(record)), encoding="utf-8")
+            beside.replace(self._path(token))
+        except OSError:
+            with suppress(OSError):
+                beside.unlink()
+            raise
 
     def drop(self, token: str) -> None:
         """Its process is gone, and all that came of it."""

@@ -13,6 +13,8 @@ WRITE = selectors.EVENT_WRITE
 
 Call = Callable[[], None]
 
+_MANY = 64
+
 
 class Timer:
     """A call to come; `cancel` may be called at any time, also after it came."""
@@ -32,6 +34,7 @@ class Loop:
         self._selector = selectors.PollSelector()
         self._timers: List[Tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
+        self._many = _MANY
 
     def watch(self, fd: int, events: int, call: Call) -> None:
         """Calls whenever the descriptor is ready; watching it again replaces what was asked before."""
@@ -46,6 +49,10 @@ class Loop:
     def after(self, seconds: float, call: Call) -> Timer:
         """Calls once, that many seconds from now."""
         timer = Timer(call)
+        if len(self._timers) >= self._many:  # else a day's time limits of processes long gone would stay for a day
+            self._timers = [entry for entry in self._timers if entry[2].call is not None]
+            heapq.heapify(self._timers)
+            self._many = max(_MANY, 2 * len(self._timers))
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), timer))
         return timer
 

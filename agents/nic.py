@@ -190,7 +190,7 @@ class NicSource:
             self._last = counts
         row[at], row[at + 1], row[at + 2], row[at + 3] = counts
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         return ()
 
     def quality(self) -> Dict[str, Any]:

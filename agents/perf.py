@@ -139,7 +139,7 @@ class MemoryTrafficSource:
         if count:  # a counter that exists and never counts is how some virtual machines say that they have none
             row[at] = count * self._line
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         return ()
 
     def quality(self) -> Dict[str, Any]:

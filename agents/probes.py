@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
 from dataclasses import dataclass
 from functools import partial
 from typing import Callable, Dict, Optional, Tuple
@@ -34,7 +33,7 @@ class Probes:
         """Begins to listen at these, which are not ours any more; a token, and the port."""
         from driple.agents.linkprobe import LISTEN_S, hear
 
-        token = uuid.uuid4().hex
+        token = os.urandom(16).hex()
         wait, until = os.pipe2(os.O_CLOEXEC)
         with tcp, udp:
             port = int(tcp.getsockname()[1])

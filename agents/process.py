@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, MutableSequence, Optional, Sequence
+from typing import Any, Dict, List, MutableSequence, Optional, Sequence
 
 from driple.agents.source import Late, Value, period_in_ticks
 from driple.agents.tree import ProcessTree
@@ -12,8 +12,6 @@ from driple.agents.tree import ProcessTree
 _LOOK_HZ = 10.0
 # A tree of hundreds costs milliseconds to go through. One of more than this many is gone through less often.
 _LARGE = 16
-# In the loop `extra` follows `read` at once. Later than this, or a second time, and it is the call at the stop.
-_AT_ONCE_NS = 500_000
 
 
 class TaskSource:
@@ -29,38 +27,30 @@ class TaskSource:
         self._last_ns = 0
         self._last_t = 0
         self._last_unseen_ns = 0
-        self._read_at = 0
         self._over_all_processors = 0
 
     def open(self) -> None:
         self._tree.open()
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
-        row[at] = self._take(t_mono_ns)
-        self._read_at = time.monotonic_ns()
-
-    def _take(self, t_mono_ns: int) -> int:
-        used = self._tree.cpu_ns()
+        row[at] = used = self._tree.cpu_ns()
         if used - self._last_ns > (t_mono_ns - self._last_t) * self._processors and self._last_t:
             # CPU clocks step by the kernel's tick: two reads close together can show more than there is. The counter
             # is kept as it is; whoever makes rates of it is told here how often that would be absurd.
             self._over_all_processors += 1
         self._last_ns, self._last_t, self._last_unseen_ns = used, t_mono_ns, self._tree.unseen_ns
-        return used
 
-    def extra(self) -> Sequence[Late]:
-        """At the stop, one sample if a last look finds time of children that no read has shown.
-
-        A call that is taken for the last one by mistake gives a sample that is as true as any.
-        """
-        read_at, self._read_at = self._read_at, 0
-        if not self._last_t or time.monotonic_ns() - read_at < _AT_ONCE_NS:
+    def extra(self, last: bool = False) -> Sequence[Late]:
+        """At the stop, one sample if a last look finds time of children that no read has shown."""
+        if not (last and self._last_t):
             return ()
         self._tree.settle()
         if self._tree.unseen_ns == self._last_unseen_ns:
             return ()
+        row: List[Value] = [None]
         now = time.monotonic_ns()
-        return ((now, (self._take(now),)),)
+        self.read(now, row, 0)
+        return ((now, row),)
 
     def quality(self) -> Dict[str, Any]:
         return {
@@ -101,7 +91,7 @@ class TaskMemorySource:
             tree.look()
             row[at] = tree.rss_bytes()
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         return ()
 
     def ended(self) -> Optional[str]:

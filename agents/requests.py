@@ -181,7 +181,7 @@ class Heard:
 class Quit:
     """The end of all of it."""
 
-    grace_s: float = 3.0
+    grace_s: float = 2.0
 
     def __post_init__(self) -> None:
         _within("grace_s", self.grace_s, 0.0, 3600.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
 
@@ -55,6 +56,25 @@ def streams_of(sources: Sequence[Source], tables: Sequence[Table]) -> List[Strea
     return streams + [Stream(table.name, tuple(Field.of(column) for column in table.columns)) for table in tables]
 
 
+class _Pace:
+    """On which ticks something is read that is not read on all of them.
+
+    All is read on the first tick. After it everything has ticks of its own, so that slow reads do not add up to
+    one that makes the next tick late.
+    """
+
+    def __init__(self, period_ticks: int) -> None:
+        self.due = 0
+        self._period = period_ticks
+
+    def kept(self, number: int, place: int) -> None:
+        """Was read on a tick; `place` tells apart those that are not to meet."""
+        if self.due == 0:
+            self.due = self._period + min(place, self._period - 1)
+        else:
+            self.due += self._period * ((number - self.due) // self._period + 1)
+
+
 class _Slot:
     """A source, where its columns are in a row, and what is counted about it."""
 
@@ -63,10 +83,11 @@ class _Slot:
         self.at = at
         self.end = at + len(source.columns)
         self.stream = stream
-        self.due = 0
+        self.pace = _Pace(source.period_ticks)
         self.marks: List[int] = []
         """Rows of the block in which it was read; unused for one that is read on every tick."""
         self.late: List[Late] = []
+        self.costs: List[int] = []
         # Those that are read on every tick share the count of its times.
         reads = ticks if source.period_ticks == 1 else Reads(tick_ns * source.period_ticks)
         self.quality = SourceQuality(source.columns, reads)
@@ -81,6 +102,8 @@ class _Slot:
             self.marks = []
             self.quality.reads.observe(times)
         self.quality.observe(times, own)
+        self.quality.cost.extend(self.costs)
+        self.costs.clear()
 
     def summary(self) -> Dict[str, Any]:
         return {**self.source.quality(), **self.quality.summary()}
@@ -139,9 +162,8 @@ class Sampler:
     def _loop(self) -> None:
         ticker, control, rows, blank = self._ticker, self._control, self._rows, self._blank
         steady = [slot for slot in self._slots if slot.source.period_ticks == 1]
-        slow = [slot for slot in self._slots if slot.source.period_ticks > 1]
         reads = [(slot.source.read, slot.at) for slot in steady]
-        next_real = next_look = next_progress = 0
+        next_real = next_look = next_progress = due = 0
         ticker.begin()
         while True:
             t = ticker.tick()
@@ -161,21 +183,31 @@ class Sampler:
             else:
                 for read, at in reads:
                     read(t, row, at)
-            number = ticker.number
-            for slot in slow:
-                if number >= slot.due:
-                    slot.due = number + slot.source.period_ticks
-                    slot.marks.append(len(rows))
-                    self._timed((slot,), t, row)
-            for table in self._tables:
-                if number >= table.due:
-                    table.read(t, number)
+            if ticker.number >= due:
+                due = self._read_slow(t, row)
             rows.append(row)
             if len(rows) >= BLOCK_ROWS or t >= self._flush_ns:
                 self.flush(t)
                 if self._progress is not None and t >= next_progress:
                     self._progress(ticker, self._writer.written)
                     next_progress = t + SECOND_NS
+
+    def _read_slow(self, t: int, row: List[Value]) -> int:
+        """Reads what is not read on every tick and is due now. Returns the tick on which something is due again."""
+        number, paces = self._ticker.number, []
+        for slot in self._slots:
+            if slot.source.period_ticks > 1:
+                paces.append(slot.pace)
+                if number >= slot.pace.due:
+                    slot.pace.kept(number, len(paces))
+                    slot.marks.append(len(self._rows))
+                    self._timed((slot,), t, row)
+        for table in self._tables:
+            paces.append(table.pace)
+            if number >= table.pace.due:
+                table.pace.kept(number, len(paces))
+                table.read(t)
+        return min((pace.due for pace in paces), default=sys.maxsize)
 
     def _read_all(self, t: int) -> None:
         """Reads everything at the stop, whatever is due: counters then tell all that happened until it."""
@@ -185,7 +217,7 @@ class Sampler:
             slot.marks.append(len(self._rows))
         self._timed(self._slots, t, row)
         for table in self._tables:
-            table.read(t, self._ticker.number)
+            table.read(t)
         self._rows.append(row)
 
     def _timed(self, slots: Sequence[_Slot], t: int, row: List[Value]) -> None:
@@ -197,7 +229,7 @@ class Sampler:
             if late:
                 slot.late.extend(late)
             after = time.perf_counter_ns()
-            slot.quality.cost.add(after - before)
+            slot.costs.append(after - before)
             before = after
 
     def flush(self, t: int = 0) -> None:
@@ -231,7 +263,7 @@ class Sampler:
     def finish(self) -> Dict[str, Any]:
         """Takes the last late samples, writes the final note, and gives it."""
         for slot in self._slots:
-            slot.late.extend(slot.source.extra())
+            slot.late.extend(slot.source.extra(last=True))
         self.flush()
         summary = {**self.summary(), "clean_stop": True}
         self._writer.note(summary)
@@ -269,14 +301,13 @@ class _TableSlot:
     def __init__(self, table: Table, stream: int, tick_ns: int) -> None:
         self.table = table
         self.stream = stream
-        self.due = 0
+        self.pace = _Pace(table.period_ticks)
         self.rows: List[Sequence[Cell]] = []
         self._count = 0
         self._reads = Reads(tick_ns * table.period_ticks)
         self._cost = Histogram()
 
-    def read(self, t: int, number: int) -> None:
-        self.due = number + self.table.period_ticks
+    def read(self, t: int) -> None:
         before = time.perf_counter_ns()
         self.rows.extend(self.table.read(t))
         self._cost.add(time.perf_counter_ns() - before)

@@ -43,11 +43,12 @@ class Source(Protocol):
         leaving the slots None, saying so once in the log and counting it for `quality`.
         """
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         """Samples that bear their own times and came since the last call, oldest first; usually an empty tuple.
 
-        Called after a `read`, at least once a second, and once before `close`. Each becomes a row of the trace with
-        the other sources' columns null. Times never go back from one sample to the next.
+        Called after a `read`, at least once a second, and once more before `close`, with `last`: nothing may be held
+        back then. Each becomes a row of the trace with the other sources' columns null. Times never go back from one
+        sample to the next.
         """
 
     def quality(self) -> Dict[str, Any]:

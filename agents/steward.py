@@ -22,6 +22,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
@@ -43,7 +44,7 @@ ENDED, ORPHANED = 0, 3
 REQUEST_LIMIT = 64_000_000
 # So much may wait for a controller that does not read; beyond it, it counts as gone.
 DEAF_BYTES = 8_000_000
-END_GRACE_S = 3.0
+END_GRACE_S = 2.0
 
 _FLUSH_S = 2.0
 _LOCK_PAUSE_S = 0.1
@@ -219,4 +220,5 @@ class Steward:
 
 def complain(what: str) -> None:
     """A line on stderr, for trouble that nobody may be there to read of."""
-    print(f"driple-steward: {what}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a closed stderr must not keep us from what we are about to do
+        print(f"driple-steward: {what}", file=sys.stderr, flush=True)

@@ -69,14 +69,14 @@ class Outlet:
         self._fd = fd
         self._limit = limit
         self._lost = lost
-        self._open = True
+        self.open = True
         self._queue: Deque[memoryview] = deque()
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
 
     def put(self, data: bytes) -> None:
         """Writes now what the reader has room for, and the rest when it has."""
-        if not self._open or not data:
+        if not self.open or not data:
             return
         self._queue.append(memoryview(data))
         self.waiting += len(data)
@@ -87,7 +87,7 @@ class Outlet:
 
     def close(self) -> None:
         """Forgets what waits. The descriptor is the owner's to close."""
-        self._open = False
+        self.open = False
         self._queue.clear()
         self.waiting = 0
         self._loop.forget(self._fd)
@@ -111,6 +111,6 @@ class Outlet:
             self._loop.forget(self._fd)
 
     def _fail(self, error: Optional[OSError]) -> None:
-        if self._open:
+        if self.open:
             self.close()
             self._lost(error)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
-import shutil
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -27,7 +26,7 @@ class WorkDir:
 
     def __init__(self, path: str) -> None:
         """Makes the folder. Raises OSError where that cannot be."""
-        wanted = Path(path).expanduser()
+        wanted = expanded(path)
         wanted.mkdir(parents=True, exist_ok=True)
         self.path = wanted.resolve()
         self._lock = -1
@@ -41,8 +40,9 @@ class WorkDir:
         except BlockingIOError:
             return False
         about = {"owner": owner, "pid": os.getpid(), "since_real_s": time.time()}
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, json.dumps(about).encode("ascii"), 0)
+        with suppress(OSError):  # on a full disk it must start all the same: to clear it up
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, json.dumps(about).encode("ascii"), 0)
         return True
 
     def holder(self) -> Dict[str, Any]:
@@ -55,7 +55,7 @@ class WorkDir:
 
     def under(self, path: str) -> Path:
         """A path to read: a relative one is under the folder."""
-        return self.path / Path(path).expanduser()
+        return self.path / expanded(path)
 
     def inside(self, path: str) -> Path:
         """A path to write or remove, which must be in the folder, links and all.
@@ -65,7 +65,10 @@ class WorkDir:
         """
         wanted = Path(os.path.normpath(self.under(path)))
         # Of the last part the link itself is meant, as it is replaced or removed and not followed.
-        found = wanted.parent.resolve() / wanted.name
+        try:
+            found = wanted.parent.resolve() / wanted.name
+        except (OSError, RuntimeError):  # links in a circle
+            raise BadInput(f"{shown(path)} leads nowhere") from None
         if self.path not in found.parents:
             raise BadInput(f"{shown(path)} is not inside {self.path}, and nothing else may be changed here")
         if found.relative_to(self.path).parts[0] in (LOCK, LIVE):
@@ -87,7 +90,9 @@ class WorkDir:
         except FileNotFoundError:
             return
         if stat.S_ISDIR(mode):
-            shutil.rmtree(target)
+            from shutil import rmtree  # here and below: a steward starts without what it may never need
+
+            rmtree(target)
         else:
             target.unlink()
 
@@ -98,9 +103,19 @@ class WorkDir:
         return about.f_bavail * about.f_frsize
 
 
+def expanded(path: str) -> Path:
+    """With `~` as a shell would have it; a home that does not exist is a name like any other."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (Path.expanduser raises for those)
+
+
+def open_now(path: str, flags: int) -> int:
+    """An opener for `open` that never waits, as for a pipe that somebody put in a file's place."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def tail(path: Path, lines: int) -> List[str]:
     """The last lines of a file; no more than `TAIL_BYTES` of it are read."""
-    with path.open("rb") as stream:
+    with open(path, "rb", opener=open_now) as stream:  # noqa: PTH123  (Path.open takes no opener)
         size = stream.seek(0, os.SEEK_END)
         stream.seek(max(0, size - TAIL_BYTES))
         found = stream.read(TAIL_BYTES).decode("utf-8", "replace").splitlines()
@@ -111,6 +126,8 @@ def tail(path: Path, lines: int) -> List[str]:
 
 def sums(folder: Path) -> Dict[str, Dict[str, Any]]:
     """Size and SHA-256 of every plain file under a folder, by its path in there."""
+    import hashlib
+
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     found = {}

@@ -28,7 +28,7 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
 
 
 FROM ${PYTHON_IMAGE} AS controller
-# Debian changes the revision of a stable package and never its version, and keeps only the newest revision: a pin on that
+# Debian never changes the version of a package within a release, and keeps only the newest revision: a pin on that
 # would break the build at the next security fix, and this one takes the fix.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends 'openssh-client=1:9.2p1-*' \
@@ -37,15 +37,15 @@ RUN apt-get update \
     && useradd --uid 10001 --gid 10001 --create-home --shell /bin/bash driple \
     # A new volume takes owner and mode of the folder it is mounted on.
     && install -d -o 10001 -g 10001 -m 0700 /keys /home/driple/.ssh \
-    && install -d -o 10001 -g 10001 /work /work/traces
+    && install -d -o 10001 -g 10001 /home/driple/traces
 COPY --from=build /opt/driple /opt/driple
 COPY --chmod=0755 docker/driple-make-keys /usr/local/bin/driple-make-keys
-COPY experiments /work/experiments
+COPY experiments /home/driple/experiments
 ENV PATH=/opt/driple/bin:/usr/local/bin:/usr/bin:/bin \
     HOME=/home/driple \
     USER=driple \
     PYTHONUNBUFFERED=1
 USER 10001:10001
-WORKDIR /work
+WORKDIR /home/driple
 # No HEALTHCHECK: a sweep ends, and its exit code says how.
 CMD ["driple-run", "--help"]

@@ -54,7 +54,7 @@ CMD ["python3", "-m", "driple.workloads.cli", "--help"]
 # The same as a host that the controller logs in to.
 FROM task AS host
 USER 0:0
-# Debian changes the revision of a stable package and never its version, and keeps only the newest revision: a pin on that
+# Debian never changes the version of a package within a release, and keeps only the newest revision: a pin on that
 # would break the build at the next security fix, and this one takes the fix.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends 'openssh-server=1:9.2p1-*' \

@@ -84,10 +84,11 @@ def _lab_or_local(experiment: Experiment) -> Iterator[Cluster]:
             yield cluster
         return
     with lab:
-        yield _in_lab(lab, experiment)
+        yield lab_cluster(lab, experiment)
 
 
-def _in_lab(lab: Lab, experiment: Experiment) -> Cluster:
+def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
+    """A lab's hosts: SSH hosts whose connections its keeper makes."""
     from driple.orchestrator.hosts.ssh import SshHost
 
     networks = {setting.network for setting in experiment.settings if not setting.one_machine}

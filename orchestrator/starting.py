@@ -55,8 +55,9 @@ class Starter:
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first
         )
         follow = state.station.request("follow", name=state.task, folder=state.place.out, pid=pid)
-        for future in (write, start, follow):
-            state.station.answer(future, "start the sampler")
+        state.station.answer(write, "write")
+        state.sampler_pid = int(state.station.answer(start, "start")["pid"])
+        state.station.answer(follow, "follow")
 
     def container_name(self, state: TaskState) -> str:
         """Unlike any other's on that host."""

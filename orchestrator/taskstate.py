@@ -33,6 +33,7 @@ class TaskState:
     """When it was last seen to get on."""
     finished: Mapping[str, Any] = field(default_factory=dict)
     """What it left in finished.json."""
+    sampler_pid: int | None = None
     sampler_over: bool = False
     sampler_exit: int | None = None
     summary: dict[str, Any] = field(default_factory=dict)

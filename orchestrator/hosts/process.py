@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 
 import paramiko
-from paramiko.common import cMSG_CHANNEL_REQUEST
 
 from driple.contracts.errors import HostError, HostLost
 from driple.orchestrator.hosts.lines import Lines, Tail
@@ -35,6 +35,8 @@ class SshChannel:
     def send(self, line: str) -> None:
         content = line.encode() + b"\n"
         with self._sending:
+            if self._process.channel.exit_status >= 0 and not self._closed:  # what it is sent now would go nowhere
+                raise HostError(f"{self._host}: {self._command} has ended (exit code {self.exit_code})")
             try:
                 self._process.channel.settimeout(SEND_LIMIT_S)
                 self._process.channel.sendall(content)
@@ -97,11 +99,13 @@ class _Wake(threading.Event):
 class Process:
     """A command on a channel: its output, without what the login's shell said before it."""
 
-    def __init__(self, channel: paramiko.Channel, beginning: bytes, kept: int, host: str) -> None:
+    def __init__(self, channel: paramiko.Channel, beginning: str, kept: int, host: str) -> None:
         self.channel = channel
         self.stderr = Tail(kept)
         self._host = host
-        self._beginning: bytes | None = beginning
+        self.pid: int | None = None
+        """Known once it has begun."""
+        self._beginning: bytes | None = rf"{beginning} (\d+)\n".encode()
         self._noise = b""
         self._wake = _Wake()
         # Not Channel.fileno(): a thread that polls it sleeps on when another closes the channel.
@@ -116,13 +120,17 @@ class Process:
             if self._beginning is None:
                 return piece
             self._noise += piece
-            before, found, after = self._noise.partition(self._beginning)
-            if found or not piece:  # at the end, what a shell said that never came to our command is all there is
-                self._beginning, self._noise = None, b""
-                if after or not piece:
-                    return after if found else before
+            found = re.search(self._beginning, self._noise)
+            if found is not None:
+                self.pid = int(found[1])
+                piece, self._beginning = self._noise[found.end() :], None
+                if piece:
+                    return piece
+            elif not piece:  # what a shell said that never came to our command
+                self._beginning = None
+                return self._noise
             elif len(self._noise) > _MAX_NOISE:
-                self._noise = self._noise[-len(self._beginning) :]
+                self._noise = self._noise[-1000:]
 
     def _read(self, timeout_s: float | None) -> bytes:
         channel = self.channel
@@ -131,13 +139,19 @@ class Process:
             self._wake.reset()  # before looking: what comes after the look sets it again
             ended = channel.eof_received or channel.closed
             while channel.recv_stderr_ready():
-                self.stderr.feed(channel.recv_stderr(_PIECE))
+                self.stderr.feed(self._take(channel.recv_stderr))
             if channel.recv_ready():
-                return channel.recv(_PIECE)  # type: ignore[no-any-return]
+                return self._take(channel.recv)
             if ended:
                 return b""
             if not self._wake.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
                 raise TimeoutError(f"{self._host}: nothing within {timeout_s} s")
+
+    def _take(self, receive: Callable[[int], bytes]) -> bytes:
+        try:
+            return receive(_PIECE)
+        except LOST:  # taking bytes sends a message, that there is room for more
+            raise HostLost(f"{self._host}: the connection was lost") from None
 
     def write(self, content: bytes, deadline: float, take: Callable[[bytes], object]) -> None:
         """Writes all of stdin and closes it, and takes output meanwhile: a command may wait for that."""
@@ -149,7 +163,7 @@ class Process:
             except TimeoutError:
                 if time.monotonic() > deadline:
                     raise
-            except OSError:
+            except LOST:
                 break  # it has closed its stdin, or is gone; its exit status will say
             if self.channel.recv_ready() or self.channel.recv_stderr_ready():
                 try:
@@ -180,17 +194,6 @@ class Process:
     def last_line(self) -> str:
         lines = self.stderr.content().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self.exit_status()}"
-
-    def kill(self) -> None:
-        """Ends a command that did not end: without a terminal, closing the channel leaves it running."""
-        message = paramiko.Message()
-        message.add_byte(cMSG_CHANNEL_REQUEST)
-        message.add_int(self.channel.remote_chanid)
-        message.add_string("signal")
-        message.add_boolean(False)
-        message.add_string("KILL")
-        with suppress(*LOST):
-            self.channel.transport._send_user_message(message)
 
     def close(self) -> None:
         with suppress(*LOST):

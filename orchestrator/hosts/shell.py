@@ -14,12 +14,12 @@ def script_line(script: str, beginning: str = "") -> str:
 
     Args:
         script: for `sh`; words in it are quoted with shlex.
-        beginning: printed on a line of its own before anything that the script itself says. What stands before it on
-            stdout is from files like ~/.bashrc.
+        beginning: printed on a line of its own, with the process number, before anything that the script itself says.
+            What stands before it on stdout is from files like ~/.bashrc.
     """
     if "\0" in script:
         raise ValueError("a word of a command cannot hold a zero byte")
-    script = f"echo {shlex.quote(beginning)}; {script}" if beginning else script
+    script = f"echo {shlex.quote(beginning)} $$; {script}" if beginning else script
     if _PLAIN.fullmatch(script):
         return f"exec sh -c '{script}'"
     coded = "".join(map(_coded, script.encode("utf-8", "surrogateescape")))

@@ -29,6 +29,7 @@ from driple.orchestrator.hosts.shell import path_word, script_line
 from driple.orchestrator.inventory import HostSpec
 
 _KEPT_STDERR = 1024 * 1024
+_KILL_LIMIT_S = 5.0
 
 
 class SshHost:
@@ -153,11 +154,26 @@ class SshHost:
                 take(piece)
             process.await_exit(deadline - time.monotonic())
         except TimeoutError:
-            process.kill()
-            raise HostError(f"{self}: {shown(what, 200)} did not end within {timeout_s:g} s; it was killed") from None
+            late = f"{self}: {shown(what, 200)} did not end within {timeout_s:g} s"
+            if self._kill(process):
+                raise HostError(f"{late}; it was killed") from None
+            raise HostLost(f"{late}, and the host does not answer; it may still run there") from None
         finally:
             process.close()
         return process
+
+    def _kill(self, process: Process) -> bool:
+        """Ends a command that did not end by itself: without a terminal, closing its channel leaves it running."""
+        if process.pid is None:
+            return False
+        # Every command has a process group of its own. SSH has a message for this, which sshd ignores for root.
+        try:
+            killer = self._begin(f"kill -KILL -{process.pid}", 1000, _KILL_LIMIT_S)
+            killer.read(_KILL_LIMIT_S)
+            killer.close()
+        except (HostError, TimeoutError):
+            return False
+        return True
 
     def _begin(self, script: str, kept: int, timeout_s: float = LOST_AFTER_S) -> Process:
         connection = self._connection
@@ -168,7 +184,7 @@ class SshHost:
         channel = None
         try:
             channel = connection.transport.open_session(timeout=limit)
-            process = Process(channel, f"{beginning}\n".encode(), kept, str(self))
+            process = Process(channel, beginning, kept, str(self))
             with _closing_after(limit, channel):
                 channel.exec_command(script_line(script, beginning).encode("utf-8", "surrogateescape"))
         except LOST as error:

@@ -59,10 +59,8 @@ def _clear(folder: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
+        if not _take(lock, folder):
+            return not folder.exists()
         shutil.rmtree(folder, ignore_errors=True)
         return True
     finally:
@@ -77,14 +75,15 @@ def made(folder: Path) -> Iterator[int]:
         BadInput: a lab of that name runs.
     """
     while True:
-        clear(folder)
+        if not _is_own(folder, missing=True):
+            raise BadInput(f"{folder} belongs to somebody else; choose another name for the lab")
+        if not clear(folder, patience_s=0.5):  # somebody else may just be clearing it away
+            raise BadInput(f"the lab {name_of(folder)!r} is up already; `driple-lab down` takes it down")
         try:
             folder.mkdir(mode=0o700)
-        except FileExistsError:
-            if not _is_own(folder):
-                raise BadInput(f"{folder} belongs to somebody else; choose another name for the lab") from None
-            raise BadInput(f"the lab {name_of(folder)!r} is up already; `driple-lab down` takes it down") from None
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileExistsError, FileNotFoundError):
+            continue
         try:
             if _take(lock, folder):
                 yield lock
@@ -94,7 +93,7 @@ def made(folder: Path) -> Iterator[int]:
 
 
 def _take(lock: int, folder: Path) -> bool:
-    """False if somebody who clears away dead folders was between our making it and our locking it."""
+    """Takes the lock. False if it is held, or if the folder is no longer the one that was opened."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.fstat(lock).st_ino == folder.stat().st_ino
@@ -106,10 +105,12 @@ def _prefix() -> str:
     return f"driple-lab-{os.getuid()}-"
 
 
-def _is_own(folder: Path) -> bool:
-    """Whether it is a real folder that only we can enter: others may write to /tmp too."""
+def _is_own(folder: Path, missing: bool = False) -> bool:
+    """Whether it is a real folder that only we can enter, since others may write to /tmp too; `missing` if none."""
     try:
         found = folder.lstat()
+    except FileNotFoundError:
+        return missing
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

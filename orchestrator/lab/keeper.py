@@ -123,7 +123,7 @@ class Keeper:
         number = self._plan.number(name)
         self._network.unplug(number)
         self._boot([name])
-        self._shaper.again()
+        self._shaper.again(number)
         for link, up in self._links[name].items():
             if not up:
                 self._network.set_link(number, link, up)
@@ -132,8 +132,7 @@ class Keeper:
     def serve(self, lifelines: Sequence[int]) -> object:
         """Answers clients until the lab is to end."""
         actions = {
-            each.__name__: each
-            for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
+            each.__name__: each for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
         }
 
         def address(name: str) -> tuple[str, int]:
@@ -176,6 +175,7 @@ def main(arguments: Sequence[str]) -> int:
         _report({"failed": str(error) or type(error).__name__})
         raise
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if keeper is not None:
             keeper.end()
         shutil.rmtree(files.folder, ignore_errors=True)

@@ -35,7 +35,13 @@ def caller() -> dict[str, object]:
     # A service account has a shell that shows everybody the door.
     shell = account.pw_shell if not account.pw_shell.endswith(("nologin", "false")) else "/bin/sh"
     path = os.environ.get("PATH", os.defpath)
-    return {"user": account.pw_name, "uid": account.pw_uid, "gid": os.getgid(), "shell": shell or "/bin/sh", "path": path}
+    return {
+        "user": account.pw_name,
+        "uid": account.pw_uid,
+        "gid": os.getgid(),
+        "shell": shell or "/bin/sh",
+        "path": path,
+    }
 
 
 def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
@@ -67,7 +73,16 @@ def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _start(plan: LabPlan, files: LabFiles, lock: int) -> subprocess.Popen[bytes]:
-    argv = [tools.tool("unshare"), *(["-Ur"] if plan.uid else []), "-n", "-m", "-p", "-f", "--mount-proc", "--kill-child"]
+    argv = [
+        tools.tool("unshare"),
+        *(["-Ur"] if plan.uid else []),
+        "-n",
+        "-m",
+        "-p",
+        "-f",
+        "--mount-proc",
+        "--kill-child",
+    ]
     argv += [sys.executable, "-m", "driple.orchestrator.lab.keeper", str(files.folder), str(lock)]
     inherited = [lock]
     with suppress(OSError):  # a kernel before 5.3: then the pipe is the only lifeline

@@ -26,9 +26,12 @@ def dress_lab(plan: LabPlan, files: LabFiles) -> None:
     _cover("passwd", files, entry + "".join(others))
     names = [f"{data_address(plan.number(name))} {name}\n" for name in plan.names]
     _cover("hosts", files, "127.0.0.1 localhost\n::1 localhost\n" + "".join(names))
-    if plan.uid == 0:
-        # Without PAM, sshd refuses an account whose password is locked, as root's is on many machines.
-        _cover("shadow", files, f"{plan.user}:*:::::::\n")
+    # Without PAM, sshd refuses an account whose password is locked, as root's is on many machines.
+    _cover("shadow", files, f"{plan.user}:*:::::::\n")
+    if plan.uid != 0:
+        # sshd gives a terminal to the group tty if there is one, and a plain user cannot.
+        groups = Path("/etc/group").read_text(errors="surrogateescape").splitlines(keepends=True)
+        _cover("group", files, "".join(line for line in groups if not line.startswith("tty:")))
 
 
 def _cover(name: str, files: LabFiles, text: str) -> None:
@@ -50,7 +53,7 @@ def make_folder(folder: Path) -> None:
             target = parent / entry.name
             with suppress(OSError):  # what cannot be shown again is not needed by sshd
                 if entry.is_symlink():
-                    target.symlink_to(os.readlink(entry.path))
+                    target.symlink_to(Path(entry.path).readlink())
                     continue
                 if entry.is_dir():
                     target.mkdir()
@@ -63,7 +66,7 @@ def make_folder(folder: Path) -> None:
 
 
 def dress_host(plan: LabPlan, files: LabFiles) -> None:
-    """Gives the calling process's mount namespace the host's own /sys, home and shared memory."""
+    """Gives the calling process's mount namespace the host's own /sys, home, shared memory and terminals."""
     # A new sysfs, because an old one goes on showing the interfaces of the namespace in which it was mounted. It
     # hides what is mounted below; control groups are needed.
     groups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -76,6 +79,8 @@ def dress_host(plan: LabPlan, files: LabFiles) -> None:
     (files.home / "tmp").mkdir(mode=0o700)
     with suppress(FileNotFoundError):
         kernel.mount("tmpfs", "/dev/shm", "tmpfs", _PLAIN, f"{size},mode=1777")
+    with suppress(OSError):  # without terminals of its own, a host still runs commands
+        kernel.mount("devpts", "/dev/pts", "devpts", kernel.NO_SUID | kernel.NO_EXEC, "newinstance,ptmxmode=0666")
 
 
 def mount_processes() -> None:

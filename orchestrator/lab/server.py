@@ -8,6 +8,7 @@ import os
 import selectors
 import socket
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,7 +47,11 @@ class Server:
     """Serves until a lifeline ends, a client asks for the end, or the lab's folder is gone."""
 
     def __init__(
-        self, path: Path, actions: Mapping[str, Action], address: Callable[[str], tuple[str, int]], lifelines: Iterable[int]
+        self,
+        path: Path,
+        actions: Mapping[str, Action],
+        address: Callable[[str], tuple[str, int]],
+        lifelines: Iterable[int],
     ) -> None:
         self._folder = path.parent
         self._actions = actions
@@ -102,20 +107,25 @@ class Server:
         if not part:
             asker.line.close()
             return False
-        request = json.loads(asker.text)
-        if request["do"] == "connect":
-            self._dial(asker.line, request["host"], float(request["timeout_s"]))
-            return False
-        if request["do"] == "down":
-            return True
-        _reply(asker.line, self._answer(request))
-        return False
+        return self._answer(asker.line, asker.text)
 
-    def _answer(self, request: Mapping[str, Any]) -> dict[str, object]:
+    def _answer(self, line: socket.socket, text: bytes) -> bool:
+        """Does what is asked. True if that is to end."""
         try:
-            return {"ok": self._actions[request["do"]](request)}
+            request = json.loads(text)
+            if request["do"] == "down":
+                return True
+            if request["do"] == "connect":
+                self._dial(line, request["host"], float(request["timeout_s"]))
+                return False
+            answer: dict[str, object] = {"ok": self._actions[request["do"]](request)}
         except (ToolFailed, BootFailed, DripleError, OSError) as error:
-            return {"failed": str(error)}
+            answer = {"failed": str(error)}
+        except Exception as error:  # a question that we do not understand must not cost a lab that runs
+            traceback.print_exc()
+            answer = {"failed": f"{type(error).__name__}: {error}"}
+        _reply(line, answer)
+        return False
 
     def _dial(self, line: socket.socket, name: str, timeout_s: float) -> None:
         host = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -5,7 +5,7 @@ Which of them a kernel has is found out by trying. The commands are made by pure
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +20,8 @@ UNSHAPED_ABOVE_MBIT = 5000.0
 
 _TABLE = "netdev driple_lab_loss"
 _QUEUE_S = 0.05
+_LEAST_QUEUE_BYTES = 4 * 65536
+"""At low rates: TCP hands over packets of up to 64 KB, and a queue that holds one loses half of them (10 Mbit/s)."""
 _PACKET_BYTES = 1514
 
 
@@ -46,7 +48,7 @@ def burst_bytes(rate_mbit: float) -> int:
 def rate_line(device: str, where: str, rate_mbit: float) -> str:
     """One direction of a rate limit."""
     burst = burst_bytes(rate_mbit)
-    limit = round(rate_mbit * 125_000 * _QUEUE_S) + burst
+    limit = burst + max(round(rate_mbit * 125_000 * _QUEUE_S), _LEAST_QUEUE_BYTES)
     return f"qdisc replace dev {device} {where} tbf rate {round(rate_mbit * 1e6)}bit burst {burst} limit {limit}"
 
 
@@ -115,17 +117,21 @@ class Shaper:
                 f"a delay of {shape.delay_ms:g} ms needs netem, which this kernel does not have (module sch_netem)"
             )
         try:
-            self._set(shape, netem)
+            self._set(shape, netem, self._network.plugged)
         except ToolFailed:
             with suppress(ToolFailed):
-                self._set(self.now, self.how.get("loss") == "netem" or "delay" in self.how)
+                self._set(self.now, self._with_netem, self._network.plugged)
             raise
         self.now, self.how = shape, _how(shape, netem)
         return self.how
 
-    def again(self) -> None:
-        """Once more the present shape: a host that was plugged in again starts without one."""
-        self.apply(self.now)
+    def again(self, number: int) -> None:
+        """The present shape for a host that was plugged in again; the links of the others are not touched."""
+        self._set(self.now, self._with_netem, [number])
+
+    @property
+    def _with_netem(self) -> bool:
+        return "netem" in self.how.values()
 
     @cached_property
     def netem(self) -> bool:
@@ -136,12 +142,12 @@ class Shaper:
             return False
         return True
 
-    def _set(self, shape: Shape, netem: bool) -> None:
-        numbers = self._network.plugged
+    def _set(self, shape: Shape, netem: bool, numbers: Sequence[int]) -> None:
         nft_loss = 0.0 if netem else shape.loss_pct
         if nft_loss or self._tables:
             try:
-                tools.run(Batch("nft", loss_lines(nft_loss, numbers)))  # all or nothing, so it goes first
+                # All or nothing, so it goes first; for all hosts, since a host's rules go with its link.
+                tools.run(Batch("nft", loss_lines(nft_loss, self._network.plugged)))
             except ToolFailed as failure:
                 raise ToolFailed(f"a loss of {shape.loss_pct:g} % needs netem or nftables: {failure}") from None
             self._tables = True
@@ -158,7 +164,9 @@ def _how(shape: Shape, netem: bool) -> dict[str, str]:
     if shape.limit_mbit is not None:
         how["rate"] = "tbf"
     elif shape.rate_mbit is not None:
-        how["rate"] = f"none: {shape.rate_mbit:g} Mbit/s is above {UNSHAPED_ABOVE_MBIT:g}, more than the lab can promise"
+        how["rate"] = (
+            f"none: {shape.rate_mbit:g} Mbit/s is above {UNSHAPED_ABOVE_MBIT:g}, more than the lab can promise"
+        )
     if shape.loss_pct:
         how["loss"] = "netem" if netem else "nft"
     if shape.delay_ms:

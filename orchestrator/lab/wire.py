@@ -44,7 +44,9 @@ def receive(line: socket.socket) -> tuple[Any, list[int]]:
     """The next message with its descriptors; (None, []) when the other side has ended."""
     data, descriptors = b"", []
     while not data.endswith(b"\n"):
-        part, fds, _, _ = socket.recv_fds(line, 65536, 4, socket.MSG_CMSG_CLOEXEC)
+        part, fds, _, _ = socket.recv_fds(line, 65536, 4)
+        for descriptor in fds:
+            os.set_inheritable(descriptor, False)  # recv_fds leaves that out, and ignores the flag that would do it
         descriptors += fds
         if not part or len(data) > LONGEST:
             for descriptor in descriptors:

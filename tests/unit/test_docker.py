@@ -201,6 +201,7 @@ def test_the_ssh_server_takes_its_settings(tmp_path: Path) -> None:
         "authenticationmethods publickey",
         "passwordauthentication no",
         "kbdinteractiveauthentication no",
+        "permittty no",
         "strictmodes yes",
         "usepam no",
         "maxsessions 100",

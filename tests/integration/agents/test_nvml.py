@@ -69,7 +69,7 @@ while time.monotonic() - start < seconds:
             mine.append([t, *row[1:-1]])
             own.extend(source.extra())
 for source, own in zip(sources, late):
-    own.extend(source.extra())
+    own.extend(source.extra(last=True))
     source.close()
     source.close()
 print(json.dumps({

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sshd import Sshd, running_sshd
+from sshd import Connect, Sshd, running_sshd
 
 from driple.orchestrator.hosts.ssh import SshHost
-
-Connect = Callable[..., SshHost]
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Connect
-from sshd import Sshd
+from sshd import Connect, Sshd
 
 from driple.contracts.errors import HostError, HostLost
 from driple.orchestrator.hosts.ssh import SshHost

@@ -46,6 +46,7 @@ class FakeControl(Control):
         self._for_ns = int(seconds * SECOND_NS)
         self._limit_s = 1e9
         self._ended = lambda: None
+        self._stdin = -1
 
 
 class Counter:
@@ -67,7 +68,7 @@ class Counter:
         else:
             self._late.append((t_mono_ns - 5, (1.0,)))
 
-    def extra(self) -> Sequence[Late]:
+    def extra(self, last: bool = False) -> Sequence[Late]:
         if not self._late or len(self._late) < 10:
             return ()
         late, self._late = self._late, []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sshd import await_end
 
 from driple.contracts.errors import HostError
 from driple.orchestrator.hosts.base import Channel, Finished, Host
@@ -34,9 +34,8 @@ def test_a_command_runs_to_its_end(host: LocalHost) -> None:
 
 def test_a_command_that_never_ends(host: LocalHost, tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"local: .sh -c .* did not end within 1 s"):
-        host.run(["sh", "-c", f"echo $$ > {tmp_path}/pid; sleep 1000; true"], timeout_s=1)
-    with pytest.raises(ProcessLookupError):
-        os.killpg(int((tmp_path / "pid").read_text()), 0)
+        host.run(["sh", "-c", f"sleep 1000 & echo $! > {tmp_path}/pid; wait"], timeout_s=1)
+    await_end(int((tmp_path / "pid").read_text()))
 
 
 def test_a_command_that_is_not_there(host: LocalHost) -> None:

@@ -51,7 +51,10 @@ def test_words_pass_through_every_shell(shell: str, words: list[str]) -> None:
     line = script_line(f"exec {shlex.join([sys.executable, '-c', ECHO, *words])}", "begin")
     done = subprocess.run([*shell.split(), "-c", line.encode("utf-8", "surrogateescape")], capture_output=True)
     expected = b"\0".join(word.encode("utf-8", "surrogateescape") for word in words)
-    assert (done.stdout, done.stderr, done.returncode) == (b"begin\n" + expected, b"", 0)
+    begin, _, words_back = done.stdout.partition(b"\n")
+    assert (words_back, done.stderr, done.returncode) == (expected, b"", 0)
+    assert begin.split()[0] == b"begin"
+    assert begin.split()[1].isdigit()
 
 
 def test_a_zero_byte_is_refused() -> None:

@@ -10,14 +10,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from driple.orchestrator.hosts.ssh import SshHost
 from driple.orchestrator.inventory import HostSpec
 
+Connect = Callable[..., SshHost]
 USER = getpass.getuser()
 
 
@@ -67,13 +69,26 @@ class Sshd:
         found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True)
         return [int(line) for line in found.stdout.split()]
 
-    def kill_sessions(self) -> None:
-        """As if the host were gone: nobody says goodbye."""
+    def signal_sessions(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """SIGKILL is as if the host were gone: nobody says goodbye. SIGSTOP is a host that hangs."""
         for pid in self.sessions():
             inner = subprocess.run(["pgrep", "-P", str(pid), "-f", "^sshd"], capture_output=True, text=True)
             for each in [pid, *map(int, inner.stdout.split())]:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(each, number)
+
+
+def await_end(pid: int) -> None:
+    """Waits until a process has ended, whether or not anybody has asked how."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"process {pid} still runs")
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
@@ -131,7 +146,7 @@ def running_sshd(folder: Path, settings: Sequence[str] = ()) -> Iterator[Sshd]:
         _await_port(sshd)
         yield sshd
     finally:
-        sshd.kill_sessions()
+        sshd.signal_sessions()
         process.kill()
         process.wait()
 

@@ -4,8 +4,8 @@ Signals, the end of what is watched, the end of the controller's channel, the as
 it waits it answers the controller's clock probes at once, not at the next tick.
 
 Between ticks it only sleeps, which is the cheapest wait there is: 10 to 15 us less at each tick than a `select`. What
-comes from the controller interrupts the sleep by a signal (SIGIO); where stdin is of a kind that gives none, it is
-found at the next look.
+comes from the controller interrupts the sleep by a signal (SIGIO). Where stdin gives none, or somebody who shares it
+has turned that off, it is found within a second.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from driple.agents.clock import SECOND_NS, probe_answer
 # After the hard limit the kernel itself ends the process: even when a driver's call never comes back.
 GRACE_S = 120
 _SHORT_S = 0.05
+_HEAR_NS = SECOND_NS
 
 
 class Control:
@@ -46,6 +47,7 @@ class Control:
         self._stdin = sys.stdin.fileno() if watch_stdin else -1
         self._line = b""
         self._hearing = False
+        self._hear_ns = 0
         self._start = time.monotonic_ns()
         self._for_ns = None if for_s is None else int(for_s * SECOND_NS)
         self._limit_s = limit_s
@@ -115,7 +117,8 @@ class Control:
 
     def look(self, now_ns: int) -> bool:
         """Checks what nothing wakes us for; whether to stop."""
-        if self._stdin >= 0:
+        if self._stdin >= 0 and now_ns >= self._hear_ns:
+            self._hear_ns = now_ns + _HEAR_NS
             self._hear()
         if self.reason is None:
             passed = now_ns - self._start

@@ -182,7 +182,7 @@ class Duties:
 
         found = interfaces()
         answer: Dict[str, Any] = {
-            "nics": {name: found[name].plain() if name in found else None for name in asked.nics},
+            "nics": {name: found[name].plain() if name in found else None for name in asked.nics or sorted(found)},
             "interfaces": sorted(found),
             "gpus": None,
             "python": None,
@@ -208,6 +208,24 @@ class Duties:
             prefix = [_home(word) for word in asked.python]
             ask("python", lambda: {"python": python_versions(prefix)}, PYTHON_S)
         return None if waiting else answer
+
+    def _run(self, number: int, asked: requests.Run) -> Answer:
+        from driple.agents.undo import run
+
+        argv = [_home(word) for word in asked.argv]
+        return self._do_aside(number, lambda: run(argv, asked.limit_s), asked.limit_s + 1)
+
+    def _undo_later(self, _: int, asked: requests.UndoLater) -> Answer:
+        from driple.agents.undo import Undo
+
+        Undo(self._work.path).later(asked.name, asked.argv)
+        return {}
+
+    def _undo_now(self, number: int, _: requests.UndoNow) -> Answer:
+        from driple.agents.undo import Undo
+
+        undo = Undo(self._work.path)
+        return self._do_aside(number, lambda: {"failed": undo.now()}, LONG_S)
 
     def _listen(self, _: int, __: requests.Listen) -> Answer:
         from driple.agents.linkprobe import ears
@@ -269,6 +287,9 @@ _DUTIES: Dict[str, Tuple[Any, Callable[[Duties, int, Any], Answer]]] = {
     "sums": (requests.Sums, Duties._sums),
     "remove": (requests.Remove, Duties._remove),
     "look": (requests.Look, Duties._look),
+    "run": (requests.Run, Duties._run),
+    "undo_later": (requests.UndoLater, Duties._undo_later),
+    "undo_now": (requests.UndoNow, Duties._undo_now),
     "listen": (requests.Listen, Duties._listen),
     "send": (requests.Send, Duties._send),
     "heard": (requests.Heard, Duties._heard),

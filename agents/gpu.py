@@ -190,6 +190,7 @@ class GpuSource:
             "method": {column: self._method(slot) for slot, column in enumerate(COLUMNS[:UTILISATION])},
             "sample_period_ms": periods or None,
             "sample_clock": self._stamps.clock or None,
+            "sample_clock_error_ms": None if self._stamps.error_ns is None else round(self._stamps.error_ns / 1e6, 3),
             "clock_steps": self._stamps.steps,
             "buffer": max((buffer.capacity for buffer in buffers), default=0),
             **{key: sum(buffer.counts[key] for buffer in buffers) for key in COUNTS if key != "errors"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple
 
 from driple.agents.nvml import CODES, Lost, Nvml, answer
 
@@ -17,6 +17,8 @@ FRESH_SLACK_US = 2_000_000
 """How much older than our last look a sample may be that was not there at our last look."""
 FAR_NS, FAR_PERIODS, SEEN = 50_000_000, 10, 16
 """Where even the newest of so many fetches are older than this and than so many samples, it is not the host's clock."""
+AHEAD_NS = 1_000_000
+"""No sample of the host's clock is from so far in the future."""
 STEP_NS = 5_000_000
 """A host clock that moved so much against the monotonic one between two reads was set, not slewed."""
 SLEW_NS = 100_000
@@ -71,6 +73,11 @@ class Stamps:
         """Which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen."""
         self.steps = 0
         """How often the host's clock was set while we sampled."""
+        self.error_ns: Optional[int] = None
+        """How much later than said the samples may have been taken: the shortest delay with which one came.
+
+        A driver that shows its samples late and a device whose own clock is behind the host's look alike.
+        """
         self._delays_ns: List[int] = []
 
     def follow(self, now_ns: int) -> bool:
@@ -88,6 +95,7 @@ class Stamps:
         """Finds the clock anew: its samples make no sense any more, as after a suspend or a reset of the device."""
         self.clock = ""
         self._delays_ns = []
+        self.error_ns = None
         self.steps += 1
 
     def see(
@@ -107,12 +115,19 @@ class Stamps:
             self.offset_ns = min(self.offset_ns, now_ns - newest_us * 1000)
         else:
             # A clock of the device's own may be close to the host's by chance, as one that was set by hand.
-            self._delays_ns.append(now_ns - newest_us * 1000 - self.offset_ns)
+            stamped_ns = newest_us * 1000 + self.offset_ns
+            delay_ns = now_ns - stamped_ns
+            if delay_ns < -AHEAD_NS and time.monotonic_ns() - stamped_ns < -AHEAD_NS:  # `now_ns` is of some time ago
+                self.clock, self.error_ns = "device", None
+                self.offset_ns += delay_ns
+                return
+            self._delays_ns.append(delay_ns)
+            self.error_ns = max(0, delay_ns if self.error_ns is None else min(self.error_ns, delay_ns))
             if len(self._delays_ns) >= SEEN:
                 shortest, self._delays_ns = min(self._delays_ns), []
                 # A driver that gives less than it has is behind without being off.
                 if shortest > max(FAR_NS, FAR_PERIODS * period_us * 1000) and not more(newest_us):
-                    self.clock = "device"
+                    self.clock, self.error_ns = "device", None
                     self.offset_ns += shortest
 
     def _host_offset_ns(self) -> int:

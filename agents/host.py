@@ -35,6 +35,7 @@ class HostSource:
         self._stat = self._meminfo = -1
         self._tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         self._failures = 0
+        self._stolen_ns = self._stolen_before_ns = 0
 
     def open(self) -> None:
         try:
@@ -45,6 +46,7 @@ class HostSource:
         before = time.perf_counter()
         self.read(0, [None, None], 0)
         cost = time.perf_counter() - before
+        self._stolen_before_ns = self._stolen_ns
         self.period_ticks = max(self.period_ticks, period_in_ticks(self._hz, _MAX_SHARE / cost))
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
@@ -60,7 +62,10 @@ class HostSource:
         return ()
 
     def quality(self) -> Dict[str, Any]:
-        return {"processors": os.cpu_count(), "failures": self._failures}
+        # Time in which a hypervisor ran something else in place of this host's processors. It is no fault of a sampler
+        # that ticks are late or missed then, and nothing here can prevent it.
+        stolen_s = round((self._stolen_ns - self._stolen_before_ns) / 1e9, 3)
+        return {"processors": os.cpu_count(), "stolen_s": stolen_s, "failures": self._failures}
 
     def close(self) -> None:
         for fd in (self._stat, self._meminfo):
@@ -70,8 +75,9 @@ class HostSource:
         self._stat = self._meminfo = -1
 
     def _busy(self) -> int:
-        # user nice system idle iowait irq softirq: waiting is not work, and guests are within user.
-        words = os.pread(self._stat, 256, 0).split(None, 8)
+        # user nice system idle iowait irq softirq steal: waiting is not work, and guests are within user.
+        words = os.pread(self._stat, 256, 0).split(None, 9)
+        self._stolen_ns = int(words[8]) * self._tick_ns
         return (int(words[1]) + int(words[2]) + int(words[3]) + int(words[6]) + int(words[7])) * self._tick_ns
 
     def _used(self) -> Optional[int]:

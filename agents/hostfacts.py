@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from driple.agents.live import boot_id
 from driple.agents.workdir import WorkDir
@@ -17,6 +17,9 @@ def first_facts(work: WorkDir, ended_left: Sequence[str]) -> Dict[str, Any]:
     about = os.uname()
     return {
         "pid": os.getpid(),
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "ssh_address": _ssh_address(),
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
         "hostname": about.nodename,
@@ -30,6 +33,12 @@ def first_facts(work: WorkDir, ended_left: Sequence[str]) -> Dict[str, Any]:
         "real_ns": time.time_ns(),
         "ended_left": list(ended_left),
     }
+
+
+def _ssh_address() -> Optional[str]:
+    """This host's address of the connection that we were started by; None if it was none."""
+    words = os.environ.get("SSH_CONNECTION", "").split()
+    return words[2] if len(words) == 4 else None
 
 
 def _memory_bytes() -> int:

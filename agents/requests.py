@@ -20,7 +20,7 @@ class Look:
     """What the host has."""
 
     nics: Tuple[str, ...] = ()
-    """Interfaces to describe."""
+    """Interfaces to describe; all if none is named."""
     gpus: bool = False
     """Whether to list the GPUs."""
     python: Optional[Tuple[str, ...]] = None
@@ -143,6 +143,32 @@ class Remove:
     """A file or folder no more."""
 
     path: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A short command, to its end."""
+
+    argv: Tuple[str, ...]
+    limit_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if not self.argv or not self.argv[0]:
+            raise BadInput("expected a program as the first of argv")
+        _within("limit_s", self.limit_s, 0.001, 600.0)
+
+
+@dataclass(frozen=True)
+class UndoLater:
+    """A command that takes off what will be done; run when the steward ends, whatever ends it."""
+
+    name: str
+    argv: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UndoNow:
+    """All of those commands, now."""
 
 
 @dataclass(frozen=True)

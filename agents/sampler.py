@@ -23,6 +23,8 @@ from driple.contracts.trace import TRACE_COLUMNS, Column
 # Quality so far goes into the file this often, for the case that nobody is left to write it at the end.
 _NOTE_NS = 30 * SECOND_NS
 _LOOK_NS = SECOND_NS // 20
+# All slow reads together take about 1 ms.
+_CLOSE_NS = 5_000_000
 
 _COLUMNS: Dict[str, Column] = {column.name: column for column in TRACE_COLUMNS}
 _TIME_FIELDS = (Field.of(_COLUMNS["t_mono_ns"]), Field.of(_COLUMNS["t_real_ns"]))
@@ -59,8 +61,9 @@ def streams_of(sources: Sequence[Source], tables: Sequence[Table]) -> List[Strea
 class _Pace:
     """On which ticks something is read that is not read on all of them.
 
-    All is read on the first tick. After it everything has ticks of its own, so that slow reads do not add up to
-    one that makes the next tick late.
+    All is read on the first tick. After it, where ticks are close, everything has ticks of its own: slow reads must not
+    add up to one that makes the next tick late. Where there is time they go together, which is cheaper: what comes
+    second finds the caches warm.
     """
 
     def __init__(self, period_ticks: int) -> None:
@@ -68,7 +71,7 @@ class _Pace:
         self._period = period_ticks
 
     def kept(self, number: int, place: int) -> None:
-        """Was read on a tick; `place` tells apart those that are not to meet."""
+        """Was read on a tick; those of different `place` do not meet again."""
         if self.due == 0:
             self.due = self._period + min(place, self._period - 1)
         else:
@@ -195,17 +198,18 @@ class Sampler:
     def _read_slow(self, t: int, row: List[Value]) -> int:
         """Reads what is not read on every tick and is due now. Returns the tick on which something is due again."""
         number, paces = self._ticker.number, []
+        apart = self._ticker.period_ns < _CLOSE_NS
         for slot in self._slots:
             if slot.source.period_ticks > 1:
                 paces.append(slot.pace)
                 if number >= slot.pace.due:
-                    slot.pace.kept(number, len(paces))
+                    slot.pace.kept(number, apart * len(paces))
                     slot.marks.append(len(self._rows))
                     self._timed((slot,), t, row)
         for table in self._tables:
             paces.append(table.pace)
             if number >= table.pace.due:
-                table.pace.kept(number, len(paces))
+                table.pace.kept(number, apart * len(paces))
                 table.read(t)
         return min((pace.due for pace in paces), default=sys.maxsize)
 

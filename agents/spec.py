@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Dict, Optional, Tuple
 
-from driple.contracts.errors import BadInput, shown
-from driple.contracts.plain import from_plain
+from driple.contracts.errors import BadInput
+from driple.contracts.plain import from_plain, read_json_file
 
 MIN_HZ, MAX_HZ = 1.0, 1000.0
 DAY_S = 86_400.0
@@ -74,13 +74,4 @@ def read_spec(path: Path) -> SampleSpec:
     Raises:
         BadInput: with the file and the place in it.
     """
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise BadInput(f"{path}: expected JSON, got {shown(path.read_bytes()[:40])}") from None
-    try:
-        return from_plain(SampleSpec, value)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+    return read_json_file(path, partial(from_plain, SampleSpec))

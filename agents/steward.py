@@ -34,6 +34,7 @@ from driple.agents.lineage import descendants, kill, processes
 from driple.agents.live import Records
 from driple.agents.loop import READ, Loop
 from driple.agents.reaper import Reaper
+from driple.agents.undo import Undo
 from driple.agents.wire import CHUNK, Line, Lines, Outlet
 from driple.agents.workdir import WorkDir
 from driple.contracts.errors import RunFailed
@@ -119,6 +120,8 @@ class Steward:
                 return
         records = Records(work.path)
         left = records.end_left()
+        self._undo = Undo(work.path)
+        self._take_off()
         self._duties = Duties(self._loop, self._reaper, work, records, self._out, self._quit)
         self._say({"ready": first_facts(work, left)})
 
@@ -141,9 +144,14 @@ class Steward:
             while not children.empty and time.monotonic() < end_s:
                 self._loop.turn(1.0)
             self._end_rest()
+            self._take_off()
         end_s = time.monotonic() + _FLUSH_S
         while self._out.waiting and time.monotonic() < end_s:
             self._loop.turn(_FLUSH_S)
+
+    def _take_off(self) -> None:
+        for name in self._undo.now():
+            complain(f"{name}: could not be taken off")
 
     def _end_rest(self) -> None:
         """Those that work aside, and orphans that had thrown away every sign of where they came from."""

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.rundir import replacing
 
-LOCK, LIVE = "lock", "live"
+LOCK, LIVE, UNDO = "lock", "live", "undo"
 TAIL_BYTES = 65536
 
 _CHUNK = 1 << 20
@@ -71,7 +71,7 @@ class WorkDir:
             raise BadInput(f"{shown(path)} leads nowhere") from None
         if self.path not in found.parents:
             raise BadInput(f"{shown(path)} is not inside {self.path}, and nothing else may be changed here")
-        if found.relative_to(self.path).parts[0] in (LOCK, LIVE):
+        if found.relative_to(self.path).parts[0] in (LOCK, LIVE, UNDO):
             raise BadInput(f"{shown(path)} is the steward's own")
         return found
 

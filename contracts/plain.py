@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 from functools import lru_cache
-from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
 from driple.contracts.errors import BadInput, shown, unknown
 from driple.contracts.setting import Setting
@@ -59,6 +60,24 @@ def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
     """
     result: T = _decode(kind, value, place)
     return result
+
+
+def read_json_file(path: Path, decode: Callable[[Any], T]) -> T:
+    """What a JSON file says, made into a value by `decode`.
+
+    Raises:
+        BadInput: the file cannot be read, is no JSON, or `decode` refuses it; one line that begins with the path.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{path}: not valid JSON (cut short?)") from None
+    try:
+        return decode(value)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 @lru_cache(maxsize=None)

@@ -20,7 +20,7 @@ from driple.orchestrator.launch import CONTAINER, WARM, WARM_READY_S, WarmHost
 from driple.orchestrator.listening import Listener, quietly
 from driple.orchestrator.preparing import Request, prepare
 from driple.orchestrator.starting import BACKSTOP_S, SAMPLER, Starter
-from driple.orchestrator.station import Station
+from driple.orchestrator.station import RUNS, Station
 from driple.orchestrator.taskstate import TaskState
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Attempt:
         token = uuid.uuid4().hex[:8]
         self.stations = dict(request.stations)
         self.folders = {
-            name: f"{station.facts['work']}/runs/{request.run_id}.{token}" for name, station in self.stations.items()
+            name: f"{station.facts['work']}/{RUNS}/{request.run_id}.{token}" for name, station in self.stations.items()
         }
         self.states: dict[str, TaskState] = {}
         self._request = request

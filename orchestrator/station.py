@@ -37,6 +37,8 @@ READY_S = 30.0
 BUSY_S = ORPHAN_S + 15.0
 """How long a new steward waits for the one of a controller that has gone."""
 PROBES = 32
+RUNS = "runs"
+"""Folder of attempts, under the host's work_dir."""
 WALL_CLOCK_S = 2.0
 """A wall clock that is farther off is worth a warning."""
 
@@ -95,6 +97,7 @@ class Station:
         self._channel = self.host.start(argv)
         self._await_ready(argv)
         threading.Thread(target=self._listen, name=f"listen to {self.name}", daemon=True).start()
+        self.ask("remove", path=RUNS)  # of a controller that lost this host: it is ours alone now
 
     def attach(self, tell: Callable[[Event], None] | None) -> None:
         """Who hears the events from now on; None for nobody."""

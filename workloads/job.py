@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName, shown
+from driple.contracts.plain import read_json_file
 from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
@@ -17,17 +18,12 @@ def read_job(path: Path) -> JobSpec:
     Raises:
         BadInput: the file cannot be read, is no job, or names something that does not exist.
     """
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise BadInput(f"{path}: not valid JSON (cut short?)") from None
-    try:
-        job = JobSpec.from_json(value)
-        check_job(job)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from None
+    return read_json_file(path, _job)
+
+
+def _job(value: Any) -> JobSpec:
+    job = JobSpec.from_json(value)
+    check_job(job)
     return job
 
 

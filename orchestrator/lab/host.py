@@ -113,8 +113,8 @@ def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: in
 
 
 def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> None:
-    # Python ignores these two, and so would every process of the host.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM):
+    # What the keeper ignores, or was started to ignore, every process of the host would ignore too.
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     os.umask(0o022)

@@ -36,8 +36,10 @@ def dress_lab(plan: LabPlan, files: LabFiles) -> None:
 
 def _cover(name: str, files: LabFiles, text: str) -> None:
     own = files.etc(name)
-    own.touch(mode=0o600 if name == "shadow" else 0o644)
+    own.touch(mode=0o600)
     own.write_text(text, errors="surrogateescape")
+    if name != "shadow":
+        own.chmod(0o644)
     with suppress(FileNotFoundError):  # a machine without that file needs none here
         kernel.mount(str(own), f"/etc/{name}", "", kernel.BIND)
 

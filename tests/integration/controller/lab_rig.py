@@ -14,6 +14,8 @@ from driple.orchestrator.agent import Agent
 from driple.orchestrator.done import sealed_runs
 from driple.orchestrator.experiment import load_experiment
 from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.hosts.base import Host
+from driple.orchestrator.inventory import HostSpec
 from driple.orchestrator.kinds import Cluster, lab_cluster
 from driple.orchestrator.lab.client import Lab
 from driple.orchestrator.lifecycle import Attempt
@@ -33,7 +35,7 @@ setting: {setting}
 hosts: lab
 workloads:
   - {workload}
-steps: {steps}
+{length}
 warmup_steps: 2
 threads: 1
 sampling_hz: 50
@@ -98,22 +100,23 @@ class Rig:
         during: Callable[[Sweep], None] | None = None,
         after_failure: Callable[[], None] | None = None,
         workload: str = "{model: lenet, batch_size: 4, image_size: 32}",
-        steps: int = 30,
+        length: str = "steps: 30",
         retries: int = 1,
         step: str = "60s",
         cold: bool = False,
         setting: str = SETTING,
+        connect: Callable[[HostSpec], Host] | None = None,
     ) -> tuple[list[Result], Seen]:
         """Does what is not done of a small experiment."""
         file = folder / "faults.yaml"
-        text = EXPERIMENT.format(setting=setting, workload=workload, steps=steps, retries=retries, step=step)
+        text = EXPERIMENT.format(setting=setting, workload=workload, length=length, retries=retries, step=step)
         file.write_text(text)
         experiment = load_experiment(file)
         runs = plan(experiment)
         output = folder / "traces"
         self.cluster = lab_cluster(self.lab, experiment)
         if self.fleet is None:
-            self.fleet = Fleet(self.cluster.specs, self.cluster.connect, self.agent, "tests")
+            self.fleet = Fleet(self.cluster.specs, connect or self.cluster.connect, self.agent, "tests")
         seen = Seen(during, after_failure)
         with only_one(output, experiment.name):
             collect.remove_partials(output, experiment.name)

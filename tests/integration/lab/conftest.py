@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import paramiko
 import pytest
@@ -57,7 +58,7 @@ def logged_in(lab: Lab, name: str, host_key: str | None = None) -> paramiko.SSHC
             name,
             username=lab.user,
             key_filename=str(lab.key_file),
-            sock=lab.connect(name),  # type: ignore[arg-type]
+            sock=cast(Any, lab.connect(name)),
             look_for_keys=False,
             allow_agent=False,
             timeout=20,
@@ -85,7 +86,7 @@ def remote() -> Iterator[Remote]:
         _, out, err = client.exec_command(line, timeout=40)
 
         def answer() -> str:
-            said = out.read().decode()
+            said: str = out.read().decode()
             assert out.channel.recv_exit_status() == 0, said + err.read().decode()
             return said
 

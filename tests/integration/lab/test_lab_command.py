@@ -66,7 +66,7 @@ def test_plain_ssh_and_scp_work(command: Command, tmp_path_factory: pytest.TempP
     (folder / "config").write_text(command("ssh-config").stdout)
     (folder / "file").write_text("carried")
     subprocess.run(["scp", "-q", "-F", folder / "config", folder / "file", "lab1:there"], check=True, timeout=30)
-    words = ["ssh", "-tt", "-F", folder / "config", "lab1", "cat there; test -t 0 && tty"]
+    words = ["ssh", "-tt", "-F", str(folder / "config"), "lab1", "cat there; test -t 0 && tty"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL).stdout
     assert said.split() == ["carried/dev/pts/0"]
     wrong = command("connect", "lab1")

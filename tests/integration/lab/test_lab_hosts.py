@@ -6,12 +6,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import paramiko
 import pytest
 
 from driple.contracts.errors import BadInput, HostLost, RunFailed
+from driple.contracts.runspec import NetworkCondition
 from driple.orchestrator.lab.client import Lab
 
 Remote = Callable[..., str]
@@ -40,6 +42,13 @@ def test_the_environment_of_a_login_is_the_callers_path_and_little_else(
         lines = remote(lab, "lab1", "env").splitlines()
     assert 'PATH=/usr/bin:/bin:/usr/sbin:/with "two words"/bin' in lines
     assert not [line for line in lines if line.startswith(("LD_", "SECRET_"))]
+
+
+def test_processes_of_a_host_take_signals_and_accounts_as_usual(lab: Lab, remote: Remote) -> None:
+    assert remote(lab, "lab1", "grep SigIgn /proc/self/status").split()[1] == "0" * 16
+    assert remote(lab, "lab1", "stat -c %a /etc/passwd /etc/hosts; getent hosts lab2").split() == (
+        ["644", "644", lab.data_address("lab2"), "lab2"]
+    )
 
 
 def test_the_host_key_is_real(lab: Lab, login: Callable[..., paramiko.SSHClient]) -> None:
@@ -125,6 +134,18 @@ def test_two_labs_at_the_same_time_do_not_meet(lab: Lab, remote: Remote) -> None
         remote(other, "lab1", "touch other")
         assert "other" not in remote(lab, "lab1", "ls").split()
     assert remote(lab, "lab1", "hostname").split() == ["lab1"]
+
+
+def test_many_threads_may_ask_at_once(lab: Lab) -> None:
+    def ask(number: int) -> str:
+        if number % 8 == 0:
+            return str(lab.shape(NetworkCondition(), 1000)["rate"])
+        with lab.connect(lab.names[number % 3]) as line:
+            return line.recv(8).decode()
+
+    with ThreadPoolExecutor(16) as pool:
+        said = list(pool.map(ask, range(64)))
+    assert said == ["tbf" if number % 8 == 0 else "SSH-2.0-" for number in range(64)]
 
 
 def test_closing_twice_is_fine_and_a_closed_lab_says_so() -> None:

@@ -131,7 +131,7 @@ def test_a_delay_is_real_or_refused_with_nothing_changed(lab: Lab, remote: Remot
 
 
 def test_a_cut_data_link_cuts_data_and_not_ssh(lab: Lab, remote: Remote) -> None:
-    reach = f"timeout 2 bash -c 'exec 3<>/dev/tcp/{lab.data_address('lab1')}/7003' 2>&1; true"
+    reach = f"timeout 4 bash -c 'exec 3<>/dev/tcp/{lab.data_address('lab1')}/7003' 2>&1; true"
     assert "refused" in remote(lab, "lab2", reach)
     lab.set_link("lab2", up=False)
     assert remote(lab, "lab2", "cat /sys/class/net/eth0/carrier").split() == ["0"]

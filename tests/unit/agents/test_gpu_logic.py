@@ -88,6 +88,22 @@ def test_a_clock_that_is_near_the_hosts_by_chance_is_found_out(behind_ms: int, c
         stamps.see((now_ms - behind_ms - now_ms // 200 % 3) * 1000, now_ms * 1_000_000, 5_000)
     assert stamps.clock == clock
     assert stamps.offset_ns == (behind_ms * 1_000_000 if clock == "device" else 0)
+    # Of one that is nearer nobody can tell, but by how much it can be wrong.
+    assert stamps.error_ns == (None if clock == "device" else behind_ms * 1_000_000)
+
+
+def test_a_clock_that_is_ahead_of_the_hosts_is_found_out_by_samples_from_the_future(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stamps = Stamps(9_900 * 1_000_000)
+    found = []
+    for now_ms, late_ms in ((10_000, 4), (10_200, 1), (10_400, 2)):
+        monkeypatch.setattr(time, "monotonic_ns", lambda now_ms=now_ms: now_ms * 1_000_000)
+        stamps.follow(now_ms * 1_000_000)
+        stamps.see((now_ms - late_ms + 3) * 1000, now_ms * 1_000_000)  # its clock is 3 ms ahead
+        found.append(stamps.clock)
+    assert found == ["mono", "device", "device"]
+    assert stamps.offset_ns == (1 - 3) * 1_000_000
 
 
 class Driver:

@@ -88,7 +88,7 @@ def test_an_unwritable_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{", "expected JSON"),
+        ("{", "not valid JSON"),
         ("[]", "expected dict, got []"),
         ('{"out": "x", "nics": ["lo"]}', "unknown key 'nics'; did you mean 'nic'?"),
         ('{"out": "x", "nic": "lo"}', "nic: expected list, got 'lo'"),

@@ -124,6 +124,9 @@ class _LabShaper:
     def clear(self, stations: Mapping[str, Station]) -> None:
         return None  # the links go with the lab
 
+    def pairs_at_once(self, hosts: int) -> int:
+        return 1  # all share this machine's cores
+
 
 @contextmanager
 def _this_machine(addresses: Mapping[str, str | None], experiment: Experiment) -> Iterator[Cluster]:

@@ -28,11 +28,21 @@ TASK_MODULE = "driple.workloads.cli"
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where a task of one attempt has its files on its host."""
+    """A task of one attempt on its host: names of its processes, and where it has its files."""
 
     task: str
     run_folder: str
-    """Absolute."""
+    """Absolute, and of this attempt alone."""
+
+    @property
+    def process(self) -> str:
+        """What the steward calls it. Never that of an earlier attempt, of which news may still be on its way."""
+        return f"{self.task} {self.run_folder.rpartition('.')[2]}"
+
+    @property
+    def sampler(self) -> str:
+        """What the steward calls its sampler."""
+        return f"sampler of {self.process}"
 
     @property
     def job(self) -> str:
@@ -123,7 +133,7 @@ def start_python(station: Station, place: TaskPlace, python: str, limit_s: float
     """Starts a task with a python of its own; its process number."""
     answer = station.ask(
         "start",
-        name=place.task,
+        name=place.process,
         argv=place.command(python, lifeline=True),
         stdout=f"{place.out}/stdout.log",
         stderr=f"{place.out}/stderr.log",

@@ -19,7 +19,7 @@ from driple.orchestrator.failure import AttemptFailed, Blame
 from driple.orchestrator.launch import CONTAINER, WARM, WARM_READY_S, WarmHost
 from driple.orchestrator.listening import Listener, quietly
 from driple.orchestrator.preparing import Request, prepare
-from driple.orchestrator.starting import BACKSTOP_S, SAMPLER, Starter
+from driple.orchestrator.starting import BACKSTOP_S, Starter
 from driple.orchestrator.station import RUNS, Station
 from driple.orchestrator.taskstate import TaskState
 
@@ -76,6 +76,8 @@ class Attempt:
             self.stop()
             raise
         finally:
+            for state in self.states.values():
+                quietly(state.station, "unfollow", name=state.place.process)
             self._listener.detach()
 
     def _go(self) -> Ended:
@@ -162,8 +164,7 @@ class Attempt:
         """Ends every process of the attempt on the hosts that answer. Safe to call twice."""
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
-            quietly(state.station, "stop", names=[SAMPLER + state.task], grace_s=2.0, timeout_s=15.0)
-            quietly(state.station, "unfollow", name=state.task)
+            quietly(state.station, "stop", names=[state.place.sampler], grace_s=2.0, timeout_s=15.0)
 
     def remove_folders(self) -> None:
         """Removes what the attempt has left on its hosts."""
@@ -180,7 +181,7 @@ class Attempt:
                 if state.way == WARM:
                     state.station.warm.stop(state.pid)
                 else:
-                    names = [state.task]
+                    names = [state.place.process]
                     waiting.append(
                         (state.station, state.station.request("stop", names=names, grace_s=min(grace, TERM_S)))
                     )

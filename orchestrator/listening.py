@@ -17,7 +17,6 @@ from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.runspec import RunSpec
 from driple.orchestrator.failure import AttemptFailed, Blame, Interrupted, ended_how
 from driple.orchestrator.launch import CONTAINER, WARM
-from driple.orchestrator.starting import SAMPLER
 from driple.orchestrator.station import Event, Station
 from driple.orchestrator.taskstate import TaskState
 
@@ -25,6 +24,7 @@ log = logging.getLogger(__name__)
 
 OTHERS_S = 3.0
 TURN_S = 1.0
+FULL_BYTES = 1024 * 1024
 ECHO = "went away before"
 """In the last words of a task that ended because it missed another (workloads/watch.py)."""
 
@@ -113,10 +113,12 @@ class Listener:
         name = str(event.value.get("name", ""))
         if name == WARM:
             self._on_warm(self._stations[event.host], event)
-        elif name.startswith(SAMPLER) and name[len(SAMPLER) :] in self.states:
-            self._on_sampler(self.states[name[len(SAMPLER) :]], event)
-        elif name in self.states:
-            self._on_task(self.states[name], event)
+            return
+        for state in self.states.values():
+            if name == state.place.process:
+                self._on_task(state, event)
+            elif name == state.place.sampler:
+                self._on_sampler(state, event)
 
     def _on_task(self, state: TaskState, event: Event) -> None:
         if event.kind == "progress":
@@ -200,6 +202,9 @@ class Listener:
         path = state.place.sampler_log if about_sampler else f"{state.place.out}/stderr.log"
         words = self.tail(state.station, path)
         said = state.words if state.words and not about_sampler else (words[-1] if words else "")
+        looked = quietly(state.station, "look", nics=["lo"])
+        if looked and looked["disk_free_bytes"] < FULL_BYTES:  # who could not write could not say so either
+            said = f"the disk of {blame.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
         return AttemptFailed(reason, Blame(blame.host, blame.task, state.command, blame.exit_code, words))
 

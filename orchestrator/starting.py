@@ -15,7 +15,6 @@ from driple.orchestrator.taskstate import TaskState
 
 BACKSTOP_S = 15.0
 """What the controller waits beyond a task's own time limits: the task knows more, and speaks first."""
-SAMPLER = "sampler "
 FLOWS_HZ = 5.0
 TRAFFIC_FLOWS_HZ = 100.0
 """Where a task's traffic is summed from its flows, they are read as often as this, or as the trace if that is less."""
@@ -48,13 +47,13 @@ class Starter:
         write = state.station.request("write", path=state.place.sampler_spec, text=json.dumps(spec))
         start = state.station.request(
             "start",
-            name=SAMPLER + state.task,
+            name=state.place.sampler,
             argv=[state.station.python, state.station.agent_path, "--spec", state.place.sampler_spec],
             stderr=state.place.sampler_log,
             talk=True,
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first
         )
-        follow = state.station.request("follow", name=state.task, folder=state.place.out, pid=pid)
+        follow = state.station.request("follow", name=state.place.process, folder=state.place.out, pid=pid)
         state.station.answer(write, "write")
         state.sampler_pid = int(state.station.answer(start, "start")["pid"])
         state.station.answer(follow, "follow")
@@ -78,14 +77,14 @@ class Starter:
         state.command = shown_command(argv)
         answer = state.station.ask(
             "start",
-            name=state.task,
+            name=state.place.process,
             argv=argv,
             stderr=f"{state.place.out}/stderr.log",
             talk=True,
             limit_s=self._request.limit_s + BACKSTOP_S,
         )
         state.pid = int(answer["pid"])
-        state.station.ask("follow", name=state.task, folder=state.place.out, pid=state.pid)
+        state.station.ask("follow", name=state.place.process, folder=state.place.out, pid=state.pid)
 
     def _sampler_spec(self, state: TaskState, **more: Any) -> dict[str, Any]:
         hz = self._request.spec.measurement.sampling_hz

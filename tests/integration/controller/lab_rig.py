@@ -99,7 +99,7 @@ class Rig:
         *,
         during: Callable[[Sweep], None] | None = None,
         after_failure: Callable[[], None] | None = None,
-        workload: str = "{model: lenet, batch_size: 4, image_size: 32}",
+        workload: str = "{model: lenet, batch_size: 4, image_size: 32, width: 0.125}",
         length: str = "steps: 30",
         retries: int = 1,
         step: str = "60s",

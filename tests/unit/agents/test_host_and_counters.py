@@ -33,6 +33,10 @@ def test_busy_time_leaves_waiting_out_and_memory_counts_what_is_not_available(tm
     source.open()
     assert source.period_ticks >= 10
     assert read(source, 2) == [21 * TICK_NS, 600 * 1024]
+    assert source.quality()["stolen_s"] == 0  # what was stolen before counts for nothing
+    (tmp_path / "stat").write_text("cpu  10 1 5 1000 50 2 3 209 0 0\ncpu0 1 2 3\n")
+    assert read(source, 2)[0] == 21 * TICK_NS
+    assert source.quality()["stolen_s"] == pytest.approx(200 * TICK_NS / 1e9)
     (tmp_path / "meminfo").write_text("MemTotal:  1000 kB\nMemFree:  100 kB\nBuffers:  4 kB\n\n")
     assert read(source, 2) == [21 * TICK_NS, None]
     source.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -161,12 +162,23 @@ def test_a_person_gets_a_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_help_is_quick_and_imports_no_source() -> None:
-    import sys
-
     script = (
         "import sys\nfrom driple.agents.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "print([m for m in sys.modules if m.startswith('driple.agents.') or m in ('pynvml', 'ctypes', 'subprocess')])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.splitlines()[-1] == "['driple.agents.cli']"
+    assert result.stdout.splitlines()[-1] == "['driple.agents.cli', 'driple.agents.command_line']"
+
+
+def test_an_interrupt_while_it_loads_leaves_no_traceback() -> None:
+    script = (
+        "import sys\nfrom driple.agents.cli import main\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'argparse': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.exit(main(['--help']))"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")

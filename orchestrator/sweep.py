@@ -22,7 +22,7 @@ from driple.contracts.errors import BadInput, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import RUNNING, HostRecord, Manifest
 from driple.orchestrator import collect
 from driple.orchestrator.experiment import Experiment
-from driple.orchestrator.failure import Interrupted
+from driple.orchestrator.failure import AttemptFailed, Interrupted
 from driple.orchestrator.fleet import Fleet
 from driple.orchestrator.inventory import Inventory
 from driple.orchestrator.kinds import Cluster
@@ -40,6 +40,8 @@ HOST_PATIENCE_S = 600.0
 """How long runs wait for hosts that are lost before they count as failed."""
 MOST_RETRY_WAIT_S = 300.0
 TICK_S = 0.2
+BAD_INPUT = 2
+"""Exit code of a task that cannot use what it was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,7 @@ class Sweep:
             # No fault of the run's: it goes elsewhere, or waits until the host is back.
             job.attempts -= 1
             wait = 0.0
-        elif job.attempts > self._experiment.retries:
+        elif job.attempts > self._experiment.retries or _hopeless(job.failure):
             self._give_up(job, job.failure)
             return
         else:
@@ -295,6 +297,11 @@ class Sweep:
             wall_clock_ahead_s=facts["wall_clock_ahead_s"],
             gpus=tuple(gpu["name"] for gpu in station.found.get("gpus") or ()),
         )
+
+
+def _hopeless(failure: RunFailed) -> bool:
+    """Whether another attempt must end as this one did: a task that refused its input will refuse it again."""
+    return isinstance(failure, AttemptFailed) and failure.blame is not None and failure.blame.exit_code == BAD_INPUT
 
 
 @contextmanager

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
-
 INTERRUPTED = 130
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """As `command_line.main`, which is loaded only here: Ctrl-C while it loads is no reason for a traceback."""
+def main(argv: list[str] | None = None) -> int:
+    """As `command_line.main`. Nothing is imported before it: Ctrl-C while things load is no reason for a traceback."""
     try:
         from driple.agents import command_line
 

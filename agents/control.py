@@ -66,8 +66,7 @@ class Control:
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
                 continue  # nohup: it stays ignored, by us and by the command that we start
             self._old.append((number, signal.signal(number, stop)))
-        # A handler, even an empty one, makes the end of a child interrupt the wait.
-        self._old.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, lambda *_: None)))
+        self._old.append((signal.SIGCHLD, signal.signal(signal.SIGCHLD, lambda *_: self._look_at_end())))
         if self._stdin >= 0:
             self._old.append((signal.SIGIO, signal.signal(signal.SIGIO, lambda *_: self._hear())))
             self._signal_input(True)
@@ -127,7 +126,7 @@ class Control:
             elif passed >= self._limit_s * SECOND_NS:
                 self.stop("hard limit")
             else:
-                self.reason = self._ended()
+                self._look_at_end()
         return self.reason is not None
 
     @property
@@ -145,9 +144,12 @@ class Control:
         if self._wake_read in ready:
             with suppress(BlockingIOError):
                 os.read(self._wake_read, 512)
-            self.reason = self.reason or self._ended()
+            self._look_at_end()
         if self._stdin in ready:
             self._hear()
+
+    def _look_at_end(self) -> None:
+        self.reason = self.reason or self._ended()
 
     def _hear(self) -> None:
         """Takes what has come from the controller. Runs also as a signal handler, in the middle of anything."""

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 COLUMNS = ("host_cpu_busy_ns", "host_mem_used_bytes")
 PROC = Path("/proc")
-_HZ = 10.0
+_HZ = 5.0
 # /proc/stat grows with processors and interrupts, to a millisecond and more. The rate falls until reading takes at most
 # this share of the time.
 _MAX_SHARE = 0.002

@@ -22,7 +22,7 @@ from driple.contracts.trace import TRACE_COLUMNS, Column
 
 # Quality so far goes into the file this often, for the case that nobody is left to write it at the end.
 _NOTE_NS = 30 * SECOND_NS
-_LOOK_NS = SECOND_NS // 20
+_LOOK_NS = SECOND_NS // 10
 # All slow reads together take about 1 ms.
 _CLOSE_NS = 5_000_000
 

@@ -24,6 +24,7 @@ HOST_KEYS: dict[str, str] = {
     "gpus": "kind to number of GPUs, or to a list of their indices: {v100: 2} or {v100: [0, 1], titanrtx: [2]}",
     "python": "interpreter that has driple[workloads]; python3 if left out",
     "image": "container image to run tasks in, instead of python",
+    "docker": "the program that runs images; docker if left out",
     "cpus": "of a task's container; all if left out",
     "memory": "of a task's container, as docker writes it (16g); all if left out",
     "work_dir": "folder on the host for specs, logs and traces on their way",
@@ -58,6 +59,7 @@ class HostSpec:
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     python: str = "python3"
     image: str | None = None
+    docker: str = "docker"
     cpus: float | None = None
     memory: str | None = None
     work_dir: str = "~/.driple"
@@ -186,6 +188,7 @@ def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
         gpus=_read_gpus(keys["gpus"]) if "gpus" in keys else {},
         python=optional("python") or "python3",
         image=optional("image"),
+        docker=optional("docker") or "docker",
         cpus=keys["cpus"].one(number(0.01, 4096), 1.0) if "cpus" in keys else None,
         memory=optional("memory", _memory),
         work_dir=optional("work_dir") or "~/.driple",

@@ -152,7 +152,7 @@ def container_command(
     """
     if spec.image is None:
         raise RunFailed(f"{spec.name}: no image to run a container from")
-    argv = ["docker", "run", "--rm", "--interactive", "--init", "--name", name, "--user", user]
+    argv = [spec.docker, "run", "--rm", "--interactive", "--init", "--name", name, "--user", user]
     host, _, port = address.rpartition(":")
     argv += ["--publish", f"{host}:{port}:{port}", "--env", "HOME=/tmp"]
     argv += ["--gpus", f"device={gpu}"] if gpu is not None else []

@@ -195,7 +195,8 @@ class Attempt:
         self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
         for state in running:
             if state.way == CONTAINER:
-                remove = ["docker", "rm", "--force", self._starter.container_name(state)]
+                docker = self._request.hosts[state.station.name].docker
+                remove = [docker, "rm", "--force", self._starter.container_name(state)]
                 quietly(state.station, "run", argv=remove, limit_s=20.0, timeout_s=30.0)
 
     def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:

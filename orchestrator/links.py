@@ -163,48 +163,58 @@ class TcShaper:
         self._hosts = hosts
 
     def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
-        for name, station in stations.items():
-            if condition == NOTHING:
-                self._take_off(station)
-                continue
-            nic = self._hosts[name].networks.get(setting.network, Link()).nic
-            if nic is None:
-                raise RunFailed(
-                    f"{name}: a network condition needs the name of its interface; add networks: "
-                    f"{{{setting.network}: {{nic: ...}}}} to the inventory"
-                )
-            off = [*_as_root(station), "tc", "qdisc", "del", "dev", nic, "root"]
-            station.ask("undo_later", name=f"tc {nic}", argv=off)
-            argv = [*_as_root(station), "tc", "qdisc", "replace", "dev", nic, "root", *netem(condition)]
-            done = station.ask("run", argv=argv, limit_s=20.0)
-            if done["exit_code"] != 0:
-                self._take_off(station)
-                words = " ".join(done["stderr"].split())
-                raise RunFailed(
-                    f"{name}: cannot make the network condition {condition.label} ({words}); "
-                    "let the login run `sudo -n tc`, or leave network: out"
-                )
-        return {} if condition == NOTHING else dict.fromkeys(condition.label.split(), "netem")
+        self.clear(stations)
+        if condition == NOTHING:
+            return {}
+        try:
+            by = {name: self._make(condition, setting, station) for name, station in stations.items()}
+        except RunFailed:
+            self.clear(stations)
+            raise
+        parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
+        return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
 
     def clear(self, stations: Mapping[str, Station]) -> None:
-        for station in stations.values():
-            self._take_off(station)
+        for name, station in stations.items():
+            failed = station.ask("undo_now", timeout_s=30.0)["failed"]
+            if failed:
+                raise HostError(f"{name}: {', '.join(failed)} could not be taken off; do it by hand: tc qdisc show")
 
     def pairs_at_once(self, hosts: int) -> int:
         return hosts // 2
 
-    def _take_off(self, station: Station) -> None:
-        station.ask("undo_now", timeout_s=30.0)
+    def _make(self, condition: NetworkCondition, setting: Setting, station: Station) -> str:
+        """Makes it on one host by what its kernel has; says which."""
+        nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
+        if nic is None:
+            raise RunFailed(
+                f"{station.name}: a network condition needs the name of its interface; add networks: "
+                f"{{{setting.network}: {{nic: ...}}}} to the inventory"
+            )
+        tc = [*([] if station.facts.get("uid") == 0 else ["sudo", "-n"]), "tc", "qdisc"]
+        station.ask("undo_later", name=f"tc of {nic}", argv=[*tc, "del", "dev", nic, "root"])
+        words = ""
+        for way, arguments in tc_ways(condition):
+            done = station.ask("run", argv=[*tc, "replace", "dev", nic, "root", *arguments], limit_s=20.0)
+            if done["exit_code"] == 0:
+                return way
+            words = words or " ".join(done["stderr"].split())
+        raise RunFailed(
+            f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
+            "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
+        )
 
 
-def netem(condition: NetworkCondition) -> list[str]:
-    """The words of `tc` for a condition."""
+def tc_ways(condition: NetworkCondition) -> list[tuple[str, list[str]]]:
+    """What tc can be told for a condition, best first. A kernel without netem can still limit a rate."""
     words = ["netem"]
     words += ["rate", f"{condition.rate_mbit:g}mbit"] if condition.rate_mbit is not None else []
     words += ["delay", f"{condition.delay_ms:g}ms"] if condition.delay_ms else []
     words += ["loss", "random", f"{condition.loss_pct:g}%"] if condition.loss_pct else []
-    return words
-
-
-def _as_root(station: Station) -> list[str]:
-    return [] if station.facts.get("uid") == 0 else ["sudo", "-n"]
+    ways = [("netem", words)]
+    if condition.rate_mbit is not None and not condition.delay_ms and not condition.loss_pct:
+        # A millisecond of the rate, and room for a whole offloaded segment.
+        burst = max(64 * 1024, int(condition.rate_mbit * 125))
+        rate = f"{condition.rate_mbit:g}mbit"
+        ways.append(("tbf", ["tbf", "rate", rate, "burst", str(burst), "latency", "50ms"]))
+    return ways

@@ -1,0 +1,142 @@
+"""Runs on the lab by the real sweep, with a stopwatch at the doors of its parts: what a run takes beyond its job."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from driple.contracts.errors import RunFailed
+from driple.orchestrator import collect, lifecycle
+from driple.orchestrator.agent import Agent
+from driple.orchestrator.experiment import load_experiment
+from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.kinds import lab_cluster
+from driple.orchestrator.lab.client import Lab
+from driple.orchestrator.lifecycle import Attempt
+from driple.orchestrator.links import Links
+from driple.orchestrator.plan import PlannedRun, plan
+from driple.orchestrator.provenance import provenance
+from driple.orchestrator.starting import Starter
+from driple.orchestrator.station import Station
+from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+
+SETTING = "cpu-p2w2-1g"
+HOSTS = 4
+WORKLOAD = "lenet at batch 4, width 0.125"
+EXPERIMENT = f"""\
+name: overhead
+setting: {SETTING}
+hosts: lab
+workloads:
+  - {{{{model: lenet, batch_size: 4, image_size: 32, width: 0.125}}}}
+steps: 60
+warmup_steps: 5
+threads: 1
+retries: 0
+repetitions: {{runs}}
+"""
+STARTED, END = "started", "servers and samplers end, from the last worker's last word"
+DOORS: tuple[tuple[Any, str, str], ...] = (
+    (Fleet, "stations", "connect, bring the agent, start stewards"),
+    (Links, "apply", "network condition and its probe"),
+    (lifecycle, "prepare", "look at hosts, ports, job files"),
+    (Attempt, "_warm_up", "load TensorFlow"),
+    (Station, "probe_clock", "clock probes, before and after"),
+    (Starter, "started", STARTED),
+    (Attempt, "_finish", END),
+    (collect, "fetch", "fetch and verify files"),
+    (collect, "seal", "seal"),
+    (Attempt, "remove_folders", "remove what is on the hosts"),
+)
+"""Owner, function, and what its time is called."""
+PARTS = tuple(label for _, _, label in DOORS if label != STARTED)
+
+
+class Stopwatch:
+    """A watcher of a sweep of one run at a time; its record of each run."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self._spans: dict[str, list[tuple[float, float]]] = {}
+        self._ended: lifecycle.Ended | None = None
+        self._began = self._began_cpu = 0.0
+
+    @contextmanager
+    def at_the_doors(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, label in DOORS:
+                stack.enter_context(patch.object(owner, name, self._timed(getattr(owner, name), label)))
+            stack.enter_context(patch.object(Attempt, "go", self._kept(Attempt.go)))
+            yield
+
+    def _timed(self, function: Callable[..., Any], label: str) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*arguments: Any, **more: Any) -> Any:
+            began = time.monotonic()
+            try:
+                return function(*arguments, **more)
+            finally:
+                self._spans.setdefault(label, []).append((began, time.monotonic()))
+
+        return timed
+
+    def _kept(self, go: Callable[[Attempt], lifecycle.Ended]) -> Callable[[Attempt], lifecycle.Ended]:
+        def kept(attempt: Attempt) -> lifecycle.Ended:
+            self._ended = go(attempt)
+            return self._ended
+
+        return kept
+
+    # what a sweep calls
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def progress(self, run: PlannedRun, text: str) -> None: ...
+
+    def tick(self) -> None: ...
+
+    def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None:
+        raise error
+
+    def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None:
+        self._spans.clear()
+        self._began, self._began_cpu = time.monotonic(), time.process_time()
+
+    def ended(self, result: Result) -> None:
+        wall, cpu = time.monotonic() - self._began, time.process_time() - self._began_cpu
+        assert result.status == "sealed" and self._ended is not None
+        # Of the job, what is surely its own: from the first task that is known to run, to the last word that the last
+        # worker writes. The lab's hosts have this machine's clock. All else is overhead, also the end of processes.
+        job_began = self._spans.pop(STARTED)[0][0]
+        job_ended = max(state.finished["mono_ns"] for state in self._ended.tasks if state.is_worker) / 1e9
+        ((_, all_ended),) = self._spans.pop(END)
+        parts = {label: sum(end - begin for begin, end in spans) for label, spans in self._spans.items()}
+        parts[END] = all_ended - job_ended
+        job = job_ended - job_began
+        self.runs.append({"wall_s": wall, "cpu_s": cpu, "job_s": job, "overhead_s": wall - job, "parts": parts})
+
+
+def sweep(lab: Lab, agent: Agent, runs: int) -> list[dict[str, Any]]:
+    """A sweep of so many runs on hosts where nothing of ours is; a record of each."""
+    watch = Stopwatch()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        file = folder / "overhead.yaml"
+        file.write_text(EXPERIMENT.format(runs=runs))
+        experiment = load_experiment(file)
+        cluster = lab_cluster(lab, experiment)
+        fleet = Fleet(cluster.specs, cluster.connect, agent, "benchmark")
+        stack.callback(fleet.close)
+        stack.enter_context(only_one(folder, experiment.name))
+        stack.enter_context(watch.at_the_doors())
+        options = Options(output=folder)
+        known = provenance(agent.sha256)
+        results = Sweep(experiment, plan(experiment), cluster, fleet, options, watch, known).go()
+        assert len(results) == len(watch.runs) == runs
+    return watch.runs

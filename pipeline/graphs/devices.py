@@ -1,0 +1,96 @@
+"""Which ops are the worker's: from the names of devices, such as `/job:worker/replica:0/task:0/device:GPU:0`.
+
+Asked for nothing in particular, the worker is the task that the file says it belongs to, else the lowest task of the first of the
+jobs `worker`, `chief`, `master`, `localhost` that is there; where no op names a job, all ops are the worker's. Of these ops, those on a GPU count if
+there are any, with those for which no kind of device is named; else all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driple.contracts.errors import BadInput, shown
+
+WORKER_JOBS = ("worker", "chief", "master", "localhost")
+KINDS = ("CPU", "GPU", "TPU")
+_PART = re.compile(r"(job|replica|task):([^/:]+)|(?:device:)?([A-Za-z_]+):(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, or a pattern of devices; None where it does not say."""
+
+    job: str | None = None
+    task: int | None = None
+    kind: str | None = None
+    index: int | None = None
+
+    def covers(self, other: Device) -> bool:
+        """Whether `other` agrees with all that this one says."""
+        return all(
+            mine is None or mine == theirs
+            for mine, theirs in (
+                (self.job, other.job),
+                (self.task, other.task),
+                (self.kind, other.kind),
+                (self.index, other.index),
+            )
+        )
+
+
+def parse(text: str) -> Device:
+    """A device by its full name, by parts of it, as a task (`worker:1`, `ps`) or as a kind (`GPU`, `GPU:0`).
+
+    Raises:
+        BadInput: it is none of these.
+    """
+    if not text.startswith("/") and text:
+        name, _, number = text.partition(":")
+        text = f"/{name.upper()}:{number or '*'}" if name.upper() in KINDS else f"/job:{name}/task:{number or '*'}"
+    found: dict[str, str] = {}
+    for part in filter(None, text.split("/")):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise BadInput(f"not a device: {shown(text)}; such as /job:worker/task:0/device:GPU:0, worker:0 or GPU")
+        if match[1]:
+            found[match[1]] = match[2]
+        else:
+            found["kind"], found["index"] = match[3].upper(), match[4]
+    try:
+        task, index = (None if found.get(key, "*") == "*" else int(found[key]) for key in ("task", "index"))
+    except ValueError:
+        raise BadInput(f"not a device: {shown(text)}: its task is no number") from None
+    return Device(found.get("job"), task, found.get("kind"), index)
+
+
+def worker_ops(names: Sequence[str], wanted: str | None, task: str | None) -> list[bool]:
+    """Of each op, by the name of its device, whether it is the worker's.
+
+    Args:
+        names: of the device of each op; empty where there is none.
+        wanted: what the caller asks for, instead of the rule.
+        task: whose graph the file says it is.
+
+    Raises:
+        BadInput: no op is there.
+    """
+    known = {name: parse(name) for name in set(names)}
+    pattern = parse(wanted or task or "") if wanted or task else _default(list(known.values()))
+    chosen = {name for name, device in known.items() if pattern.covers(device)}
+    if pattern.kind is None and any(known[name].kind == "GPU" for name in chosen):
+        chosen = {name for name in chosen if known[name].kind in ("GPU", None)}
+    if not chosen:
+        there = ", ".join(sorted(filter(None, known))[:5]) or "none named"
+        raise BadInput(f"no op is on {shown(wanted or task or 'a worker')} (devices: {there})")
+    return [name in chosen for name in names]
+
+
+def _default(devices: list[Device]) -> Device:
+    jobs = {device.job for device in devices if device.job}
+    for job in WORKER_JOBS:
+        if job in jobs:
+            tasks = [device.task for device in devices if device.job == job and device.task is not None]
+            return Device(job, min(tasks, default=None))
+    return Device(WORKER_JOBS[0]) if jobs else Device()

@@ -1,0 +1,118 @@
+"""A graph of ops to a graph of groups: the one function of datasets and of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.pipeline.graphs import fluid
+from driple.pipeline.graphs.frequency import frequencies, op_frequency
+from driple.pipeline.graphs.levels import levels
+from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, tidy_edges, undirected
+from driple.pipeline.graphs.policy import SizeBatches, group_count, parse, size_batches
+
+
+def group(
+    graph: OpGraph,
+    policy: str,
+    frequency: Mapping[str, float],
+    seed: int = 0,
+    *,
+    context: SizeBatches | None = None,
+) -> Grouped:
+    """Groups the ops of a graph by fluid communities. The same arguments give the same groups in every process.
+
+    There are always M groups (or as many as ops, if fewer), none empty. If the graph hangs together, so does each group. A graph in
+    pieces, which `read_graph` never gives, has its groups shared out among the pieces by size; with more pieces than groups,
+    the smallest pieces are put together.
+
+    Args:
+        graph: what is grouped.
+        policy: how many groups it gets: see `policy.py`.
+        frequency: of op types, over the dataset.
+        seed: of the fluids' starts.
+        context: the dataset's batches, for `proportional`.
+
+    Raises:
+        BadInput: no such policy, or no context for one that needs it.
+    """
+    nodes = len(graph.ops)
+    count = group_count(policy, nodes, context)
+    found = _communities(nodes, undirected(graph.edges, nodes), count, seed)
+    groups = _in_order(found, levels(graph.ops, graph.edges)[0])
+    per_op = np.stack([np.asarray(frequencies(graph.ops, frequency)), graph.bytes, np.ones(nodes)], axis=1)
+    features = np.zeros((count, len(FEATURES)))
+    np.add.at(features, groups, per_op)
+    return Grouped(features, tidy_edges(groups[graph.edges].reshape(-1, 2), count), groups)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that turns a graph into features. Stored with a dataset and with an inspector (`to_plain`, `from_plain`)."""
+
+    policy: str
+    frequency: dict[str, float]
+    batches: SizeBatches
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        parse(self.policy)
+
+    def group(self, graph: OpGraph) -> Grouped:
+        """The graph's groups, as every other graph of the dataset got them."""
+        return group(graph, self.policy, self.frequency, self.seed, context=self.batches)
+
+
+def recipe_of(
+    graphs: Iterable[OpGraph], policy: str, seed: int = 0, frequency: Mapping[str, float] | None = None
+) -> Recipe:
+    """The recipe of a dataset with these graphs, each given once; with their own frequencies unless others are given."""
+    kept = list(graphs)
+    table = op_frequency(kept) if frequency is None else dict(frequency)
+    return Recipe(policy, table, size_batches(len(graph.ops) for graph in kept), seed)
+
+
+def _communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    if count in (1, nodes):
+        return fluid.communities(nodes, edges, count, seed)
+    component = fluid.components(nodes, edges)
+    if not component.any():
+        return fluid.communities(nodes, edges, count, seed)
+    result = np.empty(nodes, dtype=np.int64)
+    taken = 0
+    for members, share in _shares(component, count):
+        number = np.full(nodes, -1, dtype=np.int64)
+        number[members] = np.arange(len(members))
+        own = number[edges]
+        own = own[(own >= 0).all(axis=1)]
+        result[members] = taken + fluid.communities(len(members), own, share, seed)
+        taken += share
+    return result
+
+
+def _shares(component: NDArray[np.int64], count: int) -> list[tuple[NDArray[np.int64], int]]:
+    """The pieces of a graph, largest first, each with its number of groups: at least 1, at most its size, in proportion."""
+    sizes = np.bincount(component)
+    order = np.argsort(-sizes, kind="stable")
+    if len(sizes) >= count:
+        pieces = [np.flatnonzero(component == number) for number in order[: count - 1].tolist()]
+        rest = np.flatnonzero(np.isin(component, order[count - 1 :]))
+        return [(piece, 1) for piece in (*pieces, rest)]
+    shares = np.ones(len(sizes), dtype=np.int64)
+    for _ in range(count - len(sizes)):  # the next group goes where groups are largest
+        shares[np.where(shares < sizes, sizes / shares, 0.0).argmax()] += 1
+    return [(np.flatnonzero(component == number), int(shares[number])) for number in order.tolist()]
+
+
+def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers groups by the mean level of their ops, and of equal ones by their first op."""
+    sizes = np.bincount(found)
+    mean = np.bincount(found, weights=level) / sizes
+    first = np.full(len(sizes), len(found))
+    np.minimum.at(first, found, np.arange(len(found)))
+    rank = np.empty(len(sizes), dtype=np.int64)
+    rank[np.lexsort((first, mean))] = np.arange(len(sizes))
+    return rank[found]

@@ -1,0 +1,50 @@
+"""How deep in its graph an op is: the length of the longest way to it along the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
+"""What leads back to the beginning of a while loop: a loop counts as gone through once."""
+
+
+def levels(ops: Sequence[str], edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], int | None]:
+    """The level of each op, from 0; and an op that depends on itself other than through a while loop, if any does.
+
+    Such ops get levels all the same: the first of them is taken as if what it still waits for were done.
+    """
+    count = len(ops)
+    back = np.array([op in LOOP_BACK for op in ops], dtype=bool)
+    forward = edges[~back[edges[:, 0]]]
+    forward = forward[np.argsort(forward[:, 0], kind="stable")]
+    begins = np.searchsorted(forward[:, 0], np.arange(count + 1)).tolist()
+    following = forward[:, 1].tolist()
+    waiting = np.bincount(forward[:, 1], minlength=count).tolist()
+    level = [0] * count
+    done = [False] * count
+    ready = [position for position in range(count) if not waiting[position]]
+    stuck: int | None = None
+    first = 0
+    while True:
+        while ready:
+            position = ready.pop()
+            if done[position]:
+                continue
+            done[position] = True
+            deeper = level[position] + 1
+            for later in following[begins[position] : begins[position + 1]]:
+                waiting[later] -= 1
+                if not done[later]:
+                    if level[later] < deeper:
+                        level[later] = deeper
+                    if not waiting[later]:
+                        ready.append(later)
+        while first < count and done[first]:
+            first += 1
+        if first == count:
+            return np.asarray(level, dtype=np.int64), stuck
+        stuck = first if stuck is None else stuck
+        ready.append(first)

@@ -1,0 +1,66 @@
+"""OpGraph and Grouped: what graphs are to everything after the reading of files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+
+FEATURES = ("frequency", "bytes", "ops")
+"""Columns of `Grouped.features`: summed op-type frequency, summed tensor size in bytes, number of ops."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpGraph:
+    """The ops of one worker that hang together by data, in the order of the file."""
+
+    ops: tuple[str, ...]
+    """Type of each op."""
+    bytes: NDArray[np.float64]
+    """Size of all outputs of each op, by the rule of `sizes.py`."""
+    flops: NDArray[np.float64]
+    """Of one execution; NaN where there is no formula, which is not 0."""
+    edges: NDArray[np.int64]
+    """[E, 2]: source and destination; each pair once, sorted, none to itself."""
+    unsized: int = 0
+    """Ops whose size rests on a guess: an unknown dimension, or no shape at all."""
+    left_out: int = 0
+    """Ops of the worker outside the largest component."""
+
+    def __post_init__(self) -> None:
+        nodes = len(self.ops)
+        if not nodes:
+            raise BadInput("a graph without ops")
+        if self.bytes.shape != (nodes,) or self.flops.shape != (nodes,):
+            raise BadInput(f"a graph of {nodes} ops with {self.bytes.size} sizes and {self.flops.size} FLOP counts")
+        if self.edges.ndim != 2 or self.edges.shape[1] != 2:
+            raise BadInput(f"edges of shape {self.edges.shape}: expected [E, 2]")
+        if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < nodes:
+            raise BadInput(f"an edge beyond the {nodes} ops of its graph")
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A graph of groups of ops, in the order in which their ops run."""
+
+    features: NDArray[np.float64]
+    """[M, 3]: see FEATURES."""
+    edges: NDArray[np.int64]
+    """[E, 2]: from group to group, as data flows; each pair once, sorted, none to itself. Both ways may be there."""
+    groups: NDArray[np.int64]
+    """The group of each op."""
+
+
+def tidy_edges(edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Each pair once, sorted, none to itself."""
+    kept = edges[edges[:, 0] != edges[:, 1]]
+    keys = np.unique(kept[:, 0] * nodes + kept[:, 1])
+    return np.stack(np.divmod(keys, max(nodes, 1)), axis=1).astype(np.int64)
+
+
+def undirected(edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Each pair once whichever way it goes, the smaller number first; none to itself."""
+    return tidy_edges(np.sort(edges, axis=1), nodes)

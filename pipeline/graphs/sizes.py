@@ -1,0 +1,60 @@
+"""How many bytes the outputs of an op take, also where the graph does not say.
+
+- A dimension that is not known counts as the batch size where it is the first one and the batch size is known, else as 1.
+- An output of unknown rank counts as 0, and so do texts and handles (string, resource, variant), which have no size of their own.
+- An element of unknown type counts as 4 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+HANDLES = ("string", "resource", "variant")
+ELEMENT_BYTES = {
+    "bool": 1,
+    "int4": 1,
+    "uint4": 1,
+    "int8": 1,
+    "uint8": 1,
+    "qint8": 1,
+    "quint8": 1,
+    "float8_e5m2": 1,
+    "float8_e4m3fn": 1,
+    "int16": 2,
+    "uint16": 2,
+    "qint16": 2,
+    "quint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "qint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+UNKNOWN_ELEMENT_BYTES = 4
+
+Shape = Sequence[int] | None
+"""-1 for an unknown dimension, None for an unknown rank."""
+
+
+def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
+    """The size of all outputs, and whether every one of them is known."""
+    total, known = 0.0, True
+    for shape, dtype in zip(shapes, dtypes, strict=True):
+        if dtype in HANDLES:
+            continue
+        if shape is None:
+            known = False
+            continue
+        element = ELEMENT_BYTES.get(dtype or "")
+        known = known and element is not None and all(size >= 0 for size in shape)
+        first = batch_size or 1
+        sizes = [size if size >= 0 else (1 if axis else first) for axis, size in enumerate(shape)]
+        total += math.prod(map(float, sizes)) * (element or UNKNOWN_ELEMENT_BYTES)
+    return total, known

@@ -1,0 +1,129 @@
+"""Spans: labels of samples to stretches of burst and idle, flicker merged, partial ones marked.
+
+All of it works on whole arrays: an hour at 100 Hz has 360 000 samples, a build has thousands of such series.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.pipeline.series import FloatArray
+
+GAP_PERIODS = 5.0
+"""Samples further apart than so many periods leave a gap: what happened there is unknown."""
+_PASSES = 64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """When each sample begins and ends, and where nothing is known before it."""
+
+    start_s: FloatArray
+    end_s: FloatArray
+    after_gap: NDArray[np.bool_]
+
+    @property
+    def duration_s(self) -> FloatArray:
+        """How long each sample stands."""
+        return self.end_s - self.start_s
+
+
+def grid(t_s: FloatArray) -> Grid:
+    """A sample stands for the time since the one before; the first, and one after a gap, for the usual period."""
+    elapsed = np.diff(t_s)
+    period = float(np.median(elapsed)) if len(elapsed) else 0.0
+    gap = np.r_[False, elapsed > GAP_PERIODS * period]
+    start = np.r_[t_s[:1] - period, t_s[:-1]]
+    return Grid(np.where(gap, t_s - period, start), t_s, gap)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Stretches of samples of one label, in order."""
+
+    first: NDArray[np.int64]
+    """Position of its first sample."""
+    last: NDArray[np.int64]
+    high: NDArray[np.bool_]
+    start_s: FloatArray
+    end_s: FloatArray
+    whole: NDArray[np.bool_]
+    """False for the first and the last of all, and for those beside a gap: nobody saw where they began or ended."""
+
+    @property
+    def duration_s(self) -> FloatArray:
+        """How long each lasts."""
+        return self.end_s - self.start_s
+
+
+def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
+    """Stretches of equal labels; a gap ends one."""
+    begins = np.r_[True, (high[1:] != high[:-1]) | times.after_gap[1:]] if len(high) else np.zeros(0, bool)
+    first = np.flatnonzero(begins)
+    last = np.r_[first[1:] - 1, len(high) - 1] if len(first) else first
+    cut_before = np.r_[True, times.after_gap[first[1:]]] if len(first) else np.zeros(0, bool)
+    cut_after = np.r_[cut_before[1:], True] if len(first) else cut_before
+    return Spans(first, last, high[first], times.start_s[first], times.end_s[last], ~(cut_before | cut_after))
+
+
+def typical_s(durations: FloatArray) -> float:
+    """The duration such that half of the time is in spans at least so long: flicker has numbers, but no time."""
+    if not len(durations):
+        return 0.0
+    ordered = np.sort(durations)[::-1]
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
+def without_noise(high: NDArray[np.bool_], times: Grid, share: float) -> NDArray[np.bool_]:
+    """Turns over spans shorter than `share` of what is typical of their kind, the shortest among neighbours first."""
+    spans = spans_of(high, times)
+    limit = _limits(spans, share)
+    for _ in range(_PASSES):
+        length = spans.duration_s
+        inside = spans.whole
+        before, after = np.r_[np.inf, length[:-1]], np.r_[length[1:], np.inf]
+        flip = inside & (length < np.where(spans.high, limit[1], limit[0])) & (length <= before) & (length < after)
+        if not flip.any():
+            break
+        high = _flipped(high, spans, flip)
+        spans = spans_of(high, times)
+    return high
+
+
+def without_pauses(high: NDArray[np.bool_], times: Grid, limit_s: float) -> NDArray[np.bool_]:
+    """Closes idle spans shorter than a limit between two bursts."""
+    spans = spans_of(high, times)
+    return _flipped(high, spans, spans.whole & ~spans.high & (spans.duration_s < limit_s))
+
+
+def without_crumbs(
+    high: NDArray[np.bool_], times: Grid, excess: FloatArray, share: float
+) -> NDArray[np.bool_]:
+    """Leaves out bursts that carry less than `share` of what a typical one does.
+
+    Args:
+        high: labels.
+        times: of the samples.
+        excess: what each sample is above idle.
+        share: of the typical burst's sum; typical is that half of all is in bursts of at least so much.
+    """
+    spans = spans_of(high, times)
+    if not spans.high.any():
+        return high
+    total = np.r_[0.0, np.cumsum(excess * times.duration_s)]
+    carried = np.where(spans.high, total[spans.last + 1] - total[spans.first], np.inf)
+    typical = typical_s(np.maximum(carried[spans.high], 0.0))
+    return _flipped(high, spans, spans.whole & spans.high & (carried < share * typical))
+
+
+def _limits(spans: Spans, share: float) -> tuple[float, float]:
+    length = spans.duration_s
+    return share * typical_s(length[~spans.high]), share * typical_s(length[spans.high])
+
+
+def _flipped(high: NDArray[np.bool_], spans: Spans, flip: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return np.repeat(spans.high ^ flip, spans.last - spans.first + 1)

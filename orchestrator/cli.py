@@ -75,6 +75,12 @@ def _parser() -> CommandParser:
         action="store_true",
         help="add the key of a host met for the first time to known_hosts; a changed key is still refused",
     )
+    how.add_argument(
+        "--wait-for-hosts",
+        default="10min",
+        metavar="TIME",
+        help="how long runs wait for hosts that do not answer (default: 10min)",
+    )
     how.add_argument("--verbose", action="store_true", help="say more about what is done on hosts")
     tell = parser.add_argument_group("whom to tell")
     tell.add_argument("--on-finish", metavar="COMMAND", help="run it at the end, with the summary as JSON on stdin")
@@ -100,7 +106,11 @@ def _run(
     )
     notify = Notify(on_finish=arguments.on_finish, on_failure=arguments.on_failure, webhook=arguments.webhook)
     options = Options(
-        output=arguments.output, fail_fast=arguments.fail_fast, cold=arguments.cold, parallel=arguments.parallel
+        output=arguments.output,
+        fail_fast=arguments.fail_fast,
+        cold=arguments.cold,
+        parallel=arguments.parallel,
+        host_patience_s=_seconds("--wait-for-hosts", arguments.wait_for_hosts),
     )
     results = run_sweep(
         experiment, runs, done, options, notify=notify, accept_new_host_keys=arguments.accept_new_host_keys
@@ -114,6 +124,15 @@ def _run(
     if summary["counts"]["failed"]:
         return 1
     return 130 if summary["counts"]["not done"] else 0
+
+
+def _seconds(option: str, text: str) -> float:
+    from driple.orchestrator.reading import Expected, duration_s
+
+    try:
+        return duration_s(text)
+    except Expected as error:
+        raise BadInput(f"{option}: expected {error}, got {text!r}") from None
 
 
 if __name__ == "__main__":

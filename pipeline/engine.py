@@ -115,9 +115,7 @@ def _local(engine: Engine) -> Iterator[Pool]:
     joblib = _library("joblib", "pipeline")
     yield Pool(joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered"))
     if engine.jobs > 1:
-        from joblib.externals.loky import get_reusable_executor
-
-        get_reusable_executor().shutdown(wait=True)
+        _library("joblib.externals.loky", "pipeline").get_reusable_executor().shutdown(wait=True)
 
 
 @contextmanager
@@ -142,20 +140,18 @@ def _dask(engine: Engine) -> Iterator[Pool]:
 @contextmanager
 def _ray(engine: Engine) -> Iterator[Pool]:
     joblib, ray = _library("joblib", RAY), _library("ray", RAY)
-    from ray.util.joblib import register_ray
+    ray_joblib = _library("ray.util.joblib", RAY)
 
     auto = engine.address == AUTO
     if not auto:
         _knock(engine)
     try:
-        ray.init(
-            address=AUTO if auto else f"ray://{engine.address}", logging_level=logging.ERROR, log_to_driver=False
-        )
+        ray.init(address=AUTO if auto else f"ray://{engine.address}", logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError, AssertionError) as error:
         remedy = "start one: ray start --head" if auto else "is its client server on (ray start --head)?"
         raise DripleError(f"no Ray cluster at ray://{engine.address}: {_line(error)}; {remedy}") from None
     try:
-        register_ray()
+        ray_joblib.register_ray()
         workers = int(ray.cluster_resources().get("CPU", 0))
         if not workers:
             raise DripleError(f"the Ray cluster at ray://{engine.address} has no CPUs to work on")

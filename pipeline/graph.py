@@ -1,8 +1,8 @@
 """Graphs as inspectors see them: from a file to ops, from ops to groups. docs/GRAPHS.md has the rules.
 
-    graphs = [read_graph(path) for path in paths]
-    recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset, and with the inspector
-    features = recipe.group(graphs[0]).features        # the same function when a graph comes alone
+graphs = [read_graph(path) for path in paths]
+recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset, and with the inspector
+features = recipe.group(graphs[0]).features        # the same function when a graph comes alone
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_graph(path: Path, *, device: str | None = None, batch_size: int | None 
         if content[:4] == b"PAR1":
             from driple.pipeline.graphs import parquet
 
-            return choose(parquet.read(path, batch_size), device)
+            return choose(parquet.read(content, batch_size), device)
         from driple.pipeline.graphs import graphdef
 
         return choose(graphdef.read(content, text=path.suffix in (".pbtxt", ".txt"), batch_size=batch_size), device)

@@ -94,10 +94,7 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
                         "edges": len(graph["edge_src"]),
                         "flags": [UNITS_FLAG, *flags],
                         "split_random": side,
-                        **{
-                            column: float(label[index])
-                            for column, index in zip(COLUMNS, PUBLISHED_INDEX, strict=True)
-                        },
+                        **{column: float(label[index]) for column, index in zip(COLUMNS, PUBLISHED_INDEX, strict=True)},
                     }
                 )
     if not found.rows:
@@ -124,12 +121,8 @@ def _load(path: Path) -> Any:
         raise BadInput(
             f"{path}: refused: it asks to run {shown(wants)}, and a dataset holds tensors and nothing else"
         ) from None
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
     except Exception as error:  # whatever a broken pickle or zip makes torch stumble over, the file is at fault
-        raise BadInput(
-            f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})"
-        ) from None
+        raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})") from None
 
 
 def _three(path: Path, value: Any) -> Sequence[dict[str, Any]]:

@@ -14,6 +14,8 @@ from driple.pipeline.series import FloatArray
 
 GAP_PERIODS = 5.0
 """Samples further apart than so many periods leave a gap: what happened there is unknown."""
+_IRREGULAR = 3.0
+"""Where times are irregular by nature, a gap is also more than so many times the interval that 95 % do not exceed."""
 _PASSES = 64
 
 
@@ -35,7 +37,10 @@ def grid(t_s: FloatArray) -> Grid:
     """A sample stands for the time since the one before; the first, and one after a gap, for the usual period."""
     elapsed = np.diff(t_s)
     period = float(np.median(elapsed)) if len(elapsed) else 0.0
-    gap = np.r_[False, elapsed > GAP_PERIODS * period]
+    limit = GAP_PERIODS * period
+    if len(elapsed) and np.count_nonzero(elapsed > limit):
+        limit = max(limit, _IRREGULAR * float(np.quantile(elapsed, 0.95)))
+    gap = np.r_[False, elapsed > limit][: len(t_s)]
     start = np.r_[t_s[:1] - period, t_s[:-1]]
     return Grid(np.where(gap, t_s - period, start), t_s, gap)
 
@@ -78,10 +83,19 @@ def typical_s(durations: FloatArray) -> float:
     return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
-def without_noise(high: NDArray[np.bool_], times: Grid, share: float) -> NDArray[np.bool_]:
-    """Turns over spans shorter than `share` of what is typical of their kind, the shortest among neighbours first."""
+def without_noise(
+    high: NDArray[np.bool_], times: Grid, share: float, most_s: float = np.inf
+) -> NDArray[np.bool_]:
+    """Turns over spans shorter than `share` of what is typical of their kind, the shortest among neighbours first.
+
+    Args:
+        high: labels.
+        times: of the samples.
+        share: of the typical duration of such spans.
+        most_s: a span of this or more is never noise.
+    """
     spans = spans_of(high, times)
-    limit = _limits(spans, share)
+    limit = [min(most_s, each) for each in _limits(spans, share)]
     for _ in range(_PASSES):
         length = spans.duration_s
         inside = spans.whole

@@ -104,7 +104,8 @@ def _socket(route: Route, plug: Callable[[], socket.socket] | None, below: list[
         if route.jump is not None:
             return _through(route, below)
         if route.proxy_command is not None:
-            return _proxy(route.proxy_command, below)
+            carried = _proxy(route.proxy_command, below)
+            return _passed(carried, route) if route.proxy_passes_socket else carried
         return socket.create_connection((route.hostname, route.port), route.timeout_s)
     except socket.gaierror as error:
         raise HostLost(
@@ -157,6 +158,16 @@ def _proxy(command: str, below: list[Callable[[], None]]) -> socket.socket:
 
     below.append(end)
     return ours
+
+
+def _passed(carrier: socket.socket, route: Route) -> socket.socket:
+    """The socket that a proxy command hands over."""
+    with carrier:
+        carrier.settimeout(route.timeout_s)
+        _, descriptors, _, _ = socket.recv_fds(carrier, 1, 1)
+    if not descriptors:
+        raise HostLost(f"{route}: the ProxyCommand of ~/.ssh/config ended without a connection")
+    return socket.socket(fileno=descriptors[0])
 
 
 def _shake_hands(transport: paramiko.Transport, route: Route, keys: HostKeys, deadline: float) -> None:

@@ -56,6 +56,8 @@ class Route:
     depth: int = 0
     """How many jumps away from what was asked for."""
     proxy_command: str | None = None
+    proxy_passes_socket: bool = False
+    """ProxyUseFdpass: the command hands over a connected socket and ends, in place of carrying the bytes."""
 
     def __str__(self) -> str:
         host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
@@ -135,6 +137,7 @@ def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, de
         jump=(lambda: _jump(spec, options, hops, depth)) if hops else None,
         depth=depth,
         proxy_command=None if hops or command == "none" else _expand(command, tokens),
+        proxy_passes_socket=_one(config, "proxyusefdpass", "no") == "yes",
     )
 
 

@@ -1,8 +1,8 @@
 """Which ops are the worker's: from the names of devices, such as `/job:worker/replica:0/task:0/device:GPU:0`.
 
-Asked for nothing in particular, the worker is the task that the file says it belongs to, else the lowest task of the first of the
-jobs `worker`, `chief`, `master`, `localhost` that is there; where no op names a job, all ops are the worker's. Of these ops, those on a GPU count if
-there are any, with those for which no kind of device is named; else all.
+Asked for nothing in particular, the worker is the task that the file says it belongs to, else the lowest task of the
+first of the jobs `worker`, `chief`, `master`, `localhost` that is there; where no op names a job, all ops are the
+worker's. Of these ops, those on a GPU count if there are any, with those of no named kind of device; else all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fluid communities (Pares et al., 2017) of a connected graph: exactly M groups, each in one piece.
 
-igraph does the flowing, in C. On top of it are two steps of ours. Of two starts the one of the better modularity is taken.
-And a fluid may end in several puddles: all but its largest go to the neighbours that they touch most.
+igraph does the flowing, in C. On top of it are two steps of ours. Of two starts the one of the better modularity is
+taken. And a fluid may end in several puddles: all but its largest go to the neighbours that they touch most.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _without_puddles(igraph: Any, membership: NDArray[np.int64], edges: NDArray[
     inside = igraph.Graph(len(membership), edges[ends[:, 0] == ends[:, 1]].tolist())
     piece = np.asarray(inside.connected_components().membership, dtype=np.int64)  # numbered by their first node
     size = np.bincount(piece)
-    home = np.empty(len(size), dtype=np.int64)
+    home: NDArray[np.int64] = np.empty(len(size), dtype=np.int64)
     home[piece] = membership
     if len(size) == home.max() + 1:
         return membership
@@ -74,7 +74,7 @@ def _without_puddles(igraph: Any, membership: NDArray[np.int64], edges: NDArray[
     crossing = np.concatenate([crossing, crossing[:, ::-1]])
     while (loose := home < 0).any():  # a piece may touch nothing but others that are loose as well, until they are not
         touching = crossing[loose[crossing[:, 0]] & ~loose[crossing[:, 1]]]
-        votes = np.zeros((len(size), len(largest)), dtype=np.int64)
+        votes: NDArray[np.int64] = np.zeros((len(size), len(largest)), dtype=np.int64)
         np.add.at(votes, (touching[:, 0], home[touching[:, 1]]), 1)
         found = np.unique(touching[:, 0])
         home[found] = votes[found].argmax(axis=1)

@@ -29,9 +29,9 @@ def op_frequency(graphs: Iterable[OpGraph]) -> dict[str, float]:
 def frequencies(ops: Sequence[str], table: Mapping[str, float]) -> list[float]:
     """The frequency of each op by the table.
 
-    An op that the table lacks takes that of its relative: the same name without the version at its end (`AddV2`, `Add`) and without
-    `Resource` at its beginning (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, that of the highest version. One
-    without a relative was never seen: 0.
+    An op that the table lacks takes that of its relative: the same name without the version at its end (`AddV2`,
+    `Add`) and without `Resource` at its beginning (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, that of the
+    highest version. One without a relative was never seen: 0.
     """
     relatives: dict[str, str] = {}
     for op in sorted(table, key=lambda op: (_version(op), op)):

@@ -25,9 +25,9 @@ def group(
 ) -> Grouped:
     """Groups the ops of a graph by fluid communities. The same arguments give the same groups in every process.
 
-    There are always M groups (or as many as ops, if fewer), none empty. If the graph hangs together, so does each group. A graph in
-    pieces, which `read_graph` never gives, has its groups shared out among the pieces by size; with more pieces than groups,
-    the smallest pieces are put together.
+    There are always M groups (or as many as ops, if fewer), none empty. If the graph hangs together, so does each
+    group. A graph in pieces, which `read_graph` never gives, has its groups shared out among the pieces by size; with
+    more pieces than groups, the smallest pieces are put together.
 
     Args:
         graph: what is grouped.
@@ -69,7 +69,7 @@ class Recipe:
 def recipe_of(
     graphs: Iterable[OpGraph], policy: str, seed: int = 0, frequency: Mapping[str, float] | None = None
 ) -> Recipe:
-    """The recipe of a dataset with these graphs, each given once; with their own frequencies unless others are given."""
+    """The recipe of a dataset with these graphs, each given once; by their own frequencies unless others are given."""
     kept = list(graphs)
     table = op_frequency(kept) if frequency is None else dict(frequency)
     return Recipe(policy, table, size_batches(len(graph.ops) for graph in kept), seed)
@@ -81,10 +81,10 @@ def _communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int) ->
     component = fluid.components(nodes, edges)
     if not component.any():
         return fluid.communities(nodes, edges, count, seed)
-    result = np.empty(nodes, dtype=np.int64)
+    result: NDArray[np.int64] = np.empty(nodes, dtype=np.int64)
     taken = 0
     for members, share in _shares(component, count):
-        number = np.full(nodes, -1, dtype=np.int64)
+        number: NDArray[np.int64] = np.full(nodes, -1, dtype=np.int64)
         number[members] = np.arange(len(members))
         own = number[edges]
         own = own[(own >= 0).all(axis=1)]
@@ -94,14 +94,14 @@ def _communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int) ->
 
 
 def _shares(component: NDArray[np.int64], count: int) -> list[tuple[NDArray[np.int64], int]]:
-    """The pieces of a graph, largest first, each with its number of groups: at least 1, at most its size, in proportion."""
+    """The pieces of a graph, largest first, each with its number of groups: by size, and at least 1."""
     sizes = np.bincount(component)
     order = np.argsort(-sizes, kind="stable")
     if len(sizes) >= count:
         pieces = [np.flatnonzero(component == number) for number in order[: count - 1].tolist()]
         rest = np.flatnonzero(np.isin(component, order[count - 1 :]))
         return [(piece, 1) for piece in (*pieces, rest)]
-    shares = np.ones(len(sizes), dtype=np.int64)
+    shares: NDArray[np.int64] = np.ones(len(sizes), dtype=np.int64)
     for _ in range(count - len(sizes)):  # the next group goes where groups are largest
         shares[np.where(shares < sizes, sizes / shares, 0.0).argmax()] += 1
     return [(np.flatnonzero(component == number), int(shares[number])) for number in order.tolist()]
@@ -113,6 +113,6 @@ def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.
     mean = np.bincount(found, weights=level) / sizes
     first = np.full(len(sizes), len(found))
     np.minimum.at(first, found, np.arange(len(found)))
-    rank = np.empty(len(sizes), dtype=np.int64)
+    rank: NDArray[np.int64] = np.empty(len(sizes), dtype=np.int64)
     rank[np.lexsort((first, mean))] = np.arange(len(sizes))
     return rank[found]

@@ -20,7 +20,7 @@ def levels(ops: Sequence[str], edges: NDArray[np.int64]) -> tuple[NDArray[np.int
     back = np.array([op in LOOP_BACK for op in ops], dtype=bool)
     forward = edges[~back[edges[:, 0]]]
     forward = forward[np.argsort(forward[:, 0], kind="stable")]
-    begins = np.searchsorted(forward[:, 0], np.arange(count + 1)).tolist()
+    begins = np.concatenate([[0], np.cumsum(np.bincount(forward[:, 0], minlength=count))]).tolist()
     following = forward[:, 1].tolist()
     waiting = np.bincount(forward[:, 1], minlength=count).tolist()
     level = [0] * count

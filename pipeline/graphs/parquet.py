@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ SCHEMA = b"graph"
 SCHEMA_VERSION = b"1"
 
 
-def read(path: Path, batch_size: int | None) -> RawGraph:
+def read(content: bytes, batch_size: int | None) -> RawGraph:
     """What the file says; its workload's batch size stands in for unknown first dimensions, unless one is given.
 
     Raises:
@@ -29,7 +28,7 @@ def read(path: Path, batch_size: int | None) -> RawGraph:
     except ImportError:
         raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
     try:
-        table = parquet.ParquetFile(path, memory_map=False).read()
+        table = parquet.ParquetFile(arrow.BufferReader(content)).read()
     except (arrow.ArrowException, OSError):
         raise BadInput("not a Parquet file (cut short?)") from None
     metadata = table.schema.metadata or {}
@@ -54,9 +53,7 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
     batch_size = batch_size or _batch_size(table.column("workload")[0].as_py())
     shapes, dtypes = nodes.field("shapes"), nodes.field("dtypes")
     for position in np.flatnonzero(~sized).tolist():
-        sizes[position], sized[position] = output_bytes(
-            shapes[position].as_py(), dtypes[position].as_py(), batch_size
-        )
+        sizes[position], sized[position] = output_bytes(shapes[position].as_py(), dtypes[position].as_py(), batch_size)
     ends = [edges.field(end).to_numpy(zero_copy_only=False).astype(np.int64) for end in ("src", "dst")]
     data = np.array([kind == "data" for kind in edges.field("kind").to_pylist()], dtype=bool)
     return RawGraph(

@@ -2,7 +2,7 @@
 
     none            every op is a group
     uniform:M       M groups
-    proportional    log10 of the mean number of ops of the graph's batch (graphs of the dataset sorted by size, cut into batches)
+    proportional    log10 of the mean number of ops of the graph's batch (a dataset's graphs by size, cut into batches)
     sqrt            the square root of the number of ops
     linear:K        a group for every K ops
 
@@ -26,7 +26,7 @@ _TAKES_NUMBER = {"none": False, "uniform": True, "proportional": False, "sqrt": 
 
 @dataclass(frozen=True)
 class SizeBatches:
-    """How a dataset's graphs were cut into batches: with it, a graph that comes alone gets the M that it had in the dataset.
+    """How a dataset's graphs were cut into batches, so that a graph that comes alone gets the M that it had in there.
 
     A graph belongs to the first batch whose largest graph is not smaller than it; one larger than all, to the last.
     """

@@ -1,4 +1,4 @@
-"""Protocol buffers in their text form (.pbtxt), as much of them as a GraphDef needs, without the library and without TensorFlow."""
+"""Protocol buffers in their text form (.pbtxt), as much as a GraphDef needs, with no library and no TensorFlow."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ def parse(text: str, kind: Kind) -> Message:
     Raises:
         BadInput: cut short, or no such message; with the line.
     """
-    reader = _Reader(text)
-    message = reader.message(kind, "", 0)
-    return message
+    return _Reader(text).message(kind, "", 0)
 
 
 class _Reader:

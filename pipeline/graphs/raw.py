@@ -63,7 +63,7 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
 
 def _among(kept: NDArray[np.int64], edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
     """The edges between the kept nodes, with the kept nodes' new numbers."""
-    number = np.full(nodes, -1, dtype=np.int64)
+    number: NDArray[np.int64] = np.full(nodes, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     renumbered = number[edges].reshape(-1, 2)
     return renumbered[(renumbered >= 0).all(axis=1)]

@@ -30,7 +30,13 @@ DIM = Kind("Dim", {1: ("size", INT)})
 SHAPE = Kind("TensorShapeProto", {2: ("dim", DIM), 3: ("unknown_rank", INT)})
 TENSOR = Kind(
     "TensorProto",
-    {1: ("dtype", INT), 2: ("tensor_shape", SHAPE), 4: ("tensor_content", BYTES), 7: ("int_val", INT), 10: ("int64_val", INT)},
+    {
+        1: ("dtype", INT),
+        2: ("tensor_shape", SHAPE),
+        4: ("tensor_content", BYTES),
+        7: ("int_val", INT),
+        10: ("int64_val", INT),
+    },
 )
 FUNCTION_NAME = Kind("NameAttrList", {1: ("name", TEXT)})
 LIST = Kind(

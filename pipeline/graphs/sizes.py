@@ -1,7 +1,7 @@
 """How many bytes the outputs of an op take, also where the graph does not say.
 
-- A dimension that is not known counts as the batch size where it is the first one and the batch size is known, else as 1.
-- An output of unknown rank counts as 0, and so do texts and handles (string, resource, variant), which have no size of their own.
+- A dimension that is not known counts as the batch size where it is the first one and that is known, else as 1.
+- An output of unknown rank counts as 0, and so do texts and handles (string, resource, variant), of no own size.
 - An element of unknown type counts as 4 bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Protocol buffers in their binary form, as much of them as a GraphDef needs, without the library and without TensorFlow."""
+"""Protocol buffers in their binary form, as much as a GraphDef needs, with no library and no TensorFlow."""
 
 from __future__ import annotations
 

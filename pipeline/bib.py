@@ -1,0 +1,318 @@
+"""Burst and idle of one series: pure, from samples to the numbers that docs/METRICS.md explains rule by rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.pipeline.refresh import Refresh, find_refresh, real_updates
+from driple.pipeline.series import BUSY, LEVEL, NETWORK, FloatArray, Samples, Series, usable
+from driple.pipeline.spans import (
+    Grid,
+    Spans,
+    grid,
+    spans_of,
+    typical_s,
+    without_crumbs,
+    without_noise,
+    without_pauses,
+)
+from driple.pipeline.twomeans import split_without_tail
+
+IDLE = "I"
+BURST_IDLE_BURST = "BIB"
+BURST = "B"
+UNKNOWN = "?"
+
+NOISE_SHARE = 0.15
+"""A span shorter than this share of what is typical of its kind is noise."""
+PAUSE_SHARE = {NETWORK: 0.15, BUSY: 0.05, LEVEL: 0.0}
+"""A pause shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do ..."""
+PAUSE_OF_IDLE = 0.5
+"""... unless idle itself is not much longer: than this share of a typical idle span."""
+CRUMB_SHARE = 0.1
+"""A burst of traffic with less than this share of a typical one's bytes is none."""
+SEPARATION = 4.0
+"""Burst and idle spans are told apart where their means differ by so many of their standard deviations ..."""
+CONTRAST = 0.2
+"""... or where idle is at most this share of burst, for series whose zero means rest."""
+FLOOR = {NETWORK: 100_000.0, BUSY: 5.0, LEVEL: 0.0}
+"""Less than this (B/s, %) is rest, whatever its shape: keep-alives, housekeeping."""
+ABSURD = 3.0
+"""Points further from the median than so many times all but the very furthest are absurd."""
+ABSURD_SHARE = 0.001
+FINEST = 2.0
+"""A duration of less than so many refresh periods is not resolved."""
+FEW_BURSTS = 3
+
+
+@dataclass(frozen=True)
+class Bib:
+    """Burst and idle of one series. Durations in seconds, amounts in the series' unit; None where nothing can be said."""
+
+    pattern: str
+    """`I` (at rest), `BIB` (burst, idle, burst), `B` (busy throughout), `?` (no data)."""
+    burst_s: float | None = None
+    """Mean duration of whole bursts; of `B` the step or, where that is unknown, the time observed; of `I` 0."""
+    idle_s: float | None = None
+    burst_amount: float | None = None
+    """Mean value inside bursts, over time; of `I` 0."""
+    idle_amount: float | None = None
+    bursts: int = 0
+    """Whole bursts."""
+    period_s: float | None = None
+    """From the beginning of one burst to that of the next, on average."""
+    refresh_s: float | None = None
+    """How often the value really changes, at best."""
+    flags: tuple[str, ...] = ()
+    burst_s_median: float | None = None
+    burst_s_spread: float | None = None
+    """Between the quartiles; likewise below."""
+    idle_s_median: float | None = None
+    idle_s_spread: float | None = None
+    burst_amount_median: float | None = None
+    burst_amount_spread: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values under the names of the fields."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """How the numbers came about, for plots and for those who doubt them."""
+
+    bib: Bib
+    t_s: FloatArray
+    """Samples that were used: real updates, absurd points left out."""
+    value: FloatArray
+    spans: Spans | None
+    """None unless the pattern is BIB."""
+    threshold: float | None
+
+
+def measure(series: Series, *, step_s: float | None = None) -> Bib:
+    """Burst and idle of a series.
+
+    Args:
+        series: rates or levels; anything may be missing from it or wrong with it.
+        step_s: the training step where known, the better guide to the cycle than the series itself.
+    """
+    return analyse(series, step_s=step_s).bib
+
+
+def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
+    """As `measure`, with all that a plot needs."""
+    step_s = step_s if step_s is not None and np.isfinite(step_s) and step_s > 0 else None
+    samples = usable(series.t_s, series.value)
+    flags = [*series.flags, *_count("nulls", samples.dropped)]
+    if len(samples.t_s) < 2:
+        return Analysis(
+            Bib(UNKNOWN, refresh_s=series.refresh_s, flags=(*flags, "no_data")), samples.t_s, samples.value, None, None
+        )
+    samples, refresh = _updated(samples, series.refresh_s, step_s)
+    samples, ordered, absurd = _without_absurd(samples)
+    flags += [*_count("absurd", absurd), *(["held"] if refresh.held else [])]
+    times = grid(samples.t_s)
+    flags += _count("gaps", int(np.count_nonzero(times.after_gap)))
+    split = split_without_tail(ordered)
+    if split is not None:
+        high = _labels(samples, times, split.threshold, series.kind, step_s)
+        spans = spans_of(high, times)
+        if _separate(samples.value, times, high, spans, series.kind):
+            bib = _of_bursts(samples.value, times, high, spans, refresh, flags)
+            return Analysis(bib, samples.t_s, samples.value, spans, split.threshold)
+    bib = _of_flat(samples.value, times, series.kind, refresh, step_s, flags)
+    return Analysis(bib, samples.t_s, samples.value, None, None)
+
+
+def _updated(samples: Samples, known_s: float | None, step_s: float | None) -> tuple[Samples, Refresh]:
+    """Held values as the updates that they were. Of a rate from a counter that was seen to already."""
+    if known_s is not None:
+        return samples, Refresh(known_s, known_s > 1.5 * samples.period_s)
+    refresh = find_refresh(samples.t_s, samples.value, step_s=step_s)
+    if refresh.held and refresh.period_s is not None:
+        t_s, value = real_updates(samples.t_s, samples.value, refresh.period_s)
+        samples = Samples(t_s, value, samples.dropped)
+    return samples, refresh
+
+
+def _without_absurd(samples: Samples) -> tuple[Samples, FloatArray, int]:
+    """Without the very few points that are far beyond all others; also the rest in order of value."""
+    ordered = np.sort(samples.value)
+    n = len(ordered)
+    few = max(2 if n >= 200 else 1, int(n * ABSURD_SHARE))
+    if n < 2 * few + 3:
+        return samples, ordered, 0
+    middle = float(ordered[n // 2])
+    ends = np.sort(np.abs(np.r_[ordered[: few + 1], ordered[-few - 1 :]] - middle))[::-1]
+    limit = ABSURD * float(ends[few])
+    if ends[0] <= limit:
+        return samples, ordered, 0
+    keep = np.abs(samples.value - middle) <= limit
+    ordered = ordered[np.abs(ordered - middle) <= limit]
+    return Samples(samples.t_s[keep], samples.value[keep], samples.dropped), ordered, n - len(ordered)
+
+
+def _labels(
+    samples: Samples, times: Grid, threshold: float, kind: str, step_s: float | None
+) -> NDArray[np.bool_]:
+    """Which samples are of bursts, flicker merged as the kind of series allows."""
+    pause_share = PAUSE_SHARE[kind]
+    most_s = pause_share * step_s if pause_share and step_s is not None else np.inf
+    high = without_noise(samples.value > threshold, times, NOISE_SHARE, most_s)
+    if not pause_share:
+        return high
+    spans = spans_of(high, times)
+    idle_s, burst_s = (typical_s(spans.duration_s[which]) for which in (~spans.high, spans.high))
+    cycle_s = step_s if step_s is not None else idle_s + burst_s
+    high = without_pauses(high, times, min(pause_share * cycle_s, PAUSE_OF_IDLE * idle_s))
+    if kind != NETWORK:
+        return high
+    idle = samples.value[~high]
+    return without_crumbs(high, times, samples.value - (float(np.mean(idle)) if len(idle) else 0.0), CRUMB_SHARE)
+
+
+def _separate(value: FloatArray, times: Grid, high: NDArray[np.bool_], spans: Spans, kind: str) -> bool:
+    """Whether there are two levels at all: one line with noise also has a best split."""
+    if high.all() or not high.any():
+        return False
+    weight = times.duration_s
+    means = _span_means(value, weight, spans)
+    length = spans.duration_s
+    (burst, burst_sd), (idle, idle_sd) = (_mean_sd(means[which], length[which]) for which in (spans.high, ~spans.high))
+    if kind == NETWORK and burst < FLOOR[kind]:
+        return False
+    if kind == BUSY and burst - idle < FLOOR[kind]:
+        return False
+    if kind != LEVEL and idle <= CONTRAST * burst:
+        return True
+    return burst - idle >= SEPARATION * float(np.sqrt((burst_sd**2 + idle_sd**2) / 2))
+
+
+def _of_bursts(
+    value: FloatArray,
+    times: Grid,
+    high: NDArray[np.bool_],
+    spans: Spans,
+    refresh: Refresh,
+    flags: list[str],
+) -> Bib:
+    weight = times.duration_s
+    bursts, idles = spans.whole & spans.high, spans.whole & ~spans.high
+    length = spans.duration_s
+    # A sample at an edge is part burst and part idle: it counts for the duration, and where there are others not for
+    # the amount.
+    inner = _inner(high, spans)
+    amounts = _span_means(value, np.where(inner, weight, 0.0), spans)
+    used, rest = (bursts if bursts.any() else spans.high), (idles if idles.any() else ~spans.high)
+    count = int(np.count_nonzero(bursts))
+    burst_s, idle_s = _mean(length[bursts]), _mean(length[idles])
+    found = list(flags)
+    if burst_s is None:
+        found.append("no_whole_burst")
+    elif count < FEW_BURSTS:
+        found.append("few_bursts")
+    if idle_s is None:
+        found.append("no_whole_idle")
+    for name, duration_s in (("burst_s", burst_s), ("idle_s", idle_s)):
+        if duration_s is not None and refresh.period_s is not None and duration_s < FINEST * refresh.period_s:
+            found.append(f"{name}_finer_than_refresh")
+    seconds = np.add.reduceat(np.where(inner, weight, 0.0), spans.first)
+    return Bib(
+        pattern=BURST_IDLE_BURST,
+        burst_s=burst_s,
+        idle_s=idle_s,
+        burst_amount=_mean_sd(amounts[used], seconds[used])[0],
+        idle_amount=_mean_sd(amounts[rest], seconds[rest])[0],
+        bursts=count,
+        period_s=_period(spans, burst_s, idle_s),
+        refresh_s=refresh.period_s,
+        flags=tuple(found),
+        burst_s_median=_quantile(length[bursts], 0.5),
+        burst_s_spread=_spread(length[bursts]),
+        idle_s_median=_quantile(length[idles], 0.5),
+        idle_s_spread=_spread(length[idles]),
+        burst_amount_median=_quantile(amounts[used], 0.5),
+        burst_amount_spread=_spread(amounts[used]),
+    )
+
+
+def _of_flat(
+    value: FloatArray, times: Grid, kind: str, refresh: Refresh, step_s: float | None, flags: list[str]
+) -> Bib:
+    """One level: rest or burst by how high it is, for the step or for as long as was looked."""
+    level = float(np.average(value, weights=times.duration_s))
+    length = step_s if step_s is not None else float(np.sum(times.duration_s))
+    found = tuple(flags) if step_s is not None else (*flags, "duration_is_time_observed")
+    if level <= FLOOR[kind]:
+        return Bib(
+            IDLE,
+            burst_s=0.0,
+            idle_s=length,
+            burst_amount=0.0,
+            idle_amount=level,
+            period_s=step_s,
+            refresh_s=refresh.period_s,
+            flags=found,
+        )
+    return Bib(
+        BURST,
+        burst_s=length,
+        idle_s=0.0,
+        burst_amount=level,
+        period_s=step_s,
+        refresh_s=refresh.period_s,
+        flags=found,
+        burst_amount_median=float(np.median(value)),
+        burst_amount_spread=_spread(value),
+    )
+
+
+def _inner(high: NDArray[np.bool_], spans: Spans) -> NDArray[np.bool_]:
+    """Samples that are not at the edge of their span, or have to do because it has no others."""
+    inner = np.ones(len(high), dtype=bool)
+    long = spans.last - spans.first >= 2
+    inner[spans.first[long]] = False
+    inner[spans.last[long]] = False
+    return inner
+
+
+def _span_means(value: FloatArray, weight: FloatArray, spans: Spans) -> FloatArray:
+    return np.add.reduceat(value * weight, spans.first) / np.add.reduceat(weight, spans.first)
+
+
+def _mean_sd(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    mean = float(np.average(values, weights=weights))
+    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+
+
+def _period(spans: Spans, burst_s: float | None, idle_s: float | None) -> float | None:
+    """Between beginnings that were seen, with nothing unknown in between."""
+    at = np.flatnonzero(spans.high[:-2] & spans.high[2:] & spans.whole[:-2] & spans.whole[1:-1])
+    if len(at):
+        return float(np.mean(spans.start_s[at + 2] - spans.start_s[at]))
+    return burst_s + idle_s if burst_s is not None and idle_s is not None else None
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _quantile(values: FloatArray, share: float) -> float | None:
+    return float(np.quantile(values, share)) if len(values) else None
+
+
+def _spread(values: FloatArray) -> float | None:
+    return float(np.quantile(values, 0.75) - np.quantile(values, 0.25)) if len(values) else None
+
+
+def _count(name: str, count: int) -> list[str]:
+    return [f"{name}:{count}"] if count else []
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -12,9 +12,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -249,7 +249,7 @@ class Sweep:
             run_id=run.id,
             status=RUNNING,
             attempt=number,
-            hosts={name: self._host_record(station) for name, station in stations.items()},
+            hosts=self._hosts(stations),
             started_real_s=time.time(),
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
@@ -276,6 +276,7 @@ class Sweep:
         try:
             ended = attempt.go()
             checksums = collect.fetch(ended, stations, stage)
+            manifest = replace(manifest, hosts=self._hosts(stations))  # by now they were looked at
             job.steps = max((state.steps for state in ended.tasks), default=0)
             collect.seal(stage, collect.completed(manifest, ended), checksums)
         except BaseException as error:
@@ -283,6 +284,9 @@ class Sweep:
             raise
         finally:
             attempt.remove_folders()
+
+    def _hosts(self, stations: Mapping[str, Station]) -> dict[str, HostRecord]:
+        return {name: self._host_record(station) for name, station in stations.items()}
 
     def _host_record(self, station: Station) -> HostRecord:
         facts = station.facts

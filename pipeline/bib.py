@@ -29,11 +29,11 @@ UNKNOWN = "?"
 
 NOISE_SHARE = 0.15
 """A span shorter than this share of what is typical of its kind is noise."""
-PAUSE_SHARE = {NETWORK: 0.15, BUSY: 0.05, LEVEL: 0.0}
+PAUSE_SHARE = {NETWORK: 0.2, BUSY: 0.05, LEVEL: 0.0}
 """A pause shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do ..."""
 PAUSE_OF_IDLE = 0.5
 """... unless idle itself is not much longer: than this share of a typical idle span."""
-CRUMB_SHARE = 0.1
+CRUMB_SHARE = 0.2
 """A burst of traffic with less than this share of a typical one's bytes is none."""
 SEPARATION = 4.0
 """Burst and idle spans are told apart where their means differ by so many of their standard deviations ..."""

@@ -142,7 +142,9 @@ def to_text(report: Report) -> str:
         lines += ["", f"set aside, {aside} of {report.found}:"]
         for left in report.set_aside:
             lines.append(f"  {left.run}: {left.reason}")
-            lines += [f"    {line}" for line in (left.traceback or "").splitlines()]
+        unforeseen = next((left.traceback for left in report.set_aside if left.traceback), None)
+        if unforeseen:
+            lines += ["  the first that nobody foresaw (--json has all of them):", *unforeseen.splitlines()]
         lines.append("")
     used = report.found - aside
     lines.append(f"{report.found} found, {used} used" + (f", {aside} set aside" if aside else ""))

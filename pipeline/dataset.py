@@ -144,7 +144,7 @@ STATISTICS = tuple(
 )
 
 QUALITY = _columns(
-    "step_s | real | median time of a training step; of a server's row, of the workers; null where unknown",
+    "step_s | real | mean time of a measured training step; of a server that of its workers; null in published rows",
     "clock_bound_s | real | the host's clock is wrong by at most this, s",
     "missed_ticks_pct | real | ticks that the sampler missed",
     "flags | list of text | what to be careful with; `net_tx:...` is about one resource",

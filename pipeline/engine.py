@@ -183,7 +183,8 @@ def _foreseen(error: Exception) -> Exception:
     if isinstance(error, DripleError):
         return error
     if isinstance(error, ImportError):
-        return DripleError(f"the cluster's workers cannot load driple ({_line(error)}): install the same version there")
+        where = "here and on every worker of a cluster"
+        return DripleError(f"a worker cannot start ({_line(error)}): pip install 'driple[pipeline]' {where}")
     if isinstance(error, OSError):
         return DripleError(f"the connection to the cluster was lost: {_line(error)}")
     return error

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,13 +68,19 @@ Outcome = RunRows | SetAside
 
 
 def work(request: Request) -> Outcome:
-    """Rows of a run. Never raises for what is wrong with it: one run must not stop the others."""
+    """Rows of a run. Never raises for what is wrong with it: one run must not stop the others.
+
+    Raises:
+        ImportError: a library is missing, which is not the run's fault.
+    """
     try:
         return rows_of(Path(request.folder), request.inputs_sha256)
     except DripleError as error:
         return SetAside(_without(request.folder, str(error)))
     except OSError as error:
         return SetAside(_without(request.folder, f"{error.filename or 'a file'}: {error.strerror or error}"))
+    except ImportError:
+        raise
     except Exception as error:  # a file that no rule foresaw; said as what it is, with the place
         found = traceback.format_exc()
         return SetAside(f"unforeseen {type(error).__name__}: {_one_line(error)}", found)
@@ -128,15 +133,8 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
     graph, about = _graph(paths, manifest)
     shared = {**_identity(manifest), **_provenance(manifest, inputs), **about}
     job = read_json_file(paths.job, JobSpec.from_json)
-    metrics = {record.task: _metrics(run, record.task) for record in manifest.tasks}
-    steps = sorted(found["step_s"] for found in metrics.values() if found["step_s"] is not None)
-    rows = []
-    for record in manifest.tasks:
-        found = metrics[record.task]
-        if found["step_s"] is None and steps:
-            found["step_s"] = _median(steps)
-        rows.append({**shared, **_task(manifest, record, job), **found})
-    return RunRows(tuple(rows), {about["graph"]: graph})
+    rows = tuple({**shared, **_task(manifest, record, job), **_metrics(run, record.task)} for record in manifest.tasks)
+    return RunRows(rows, {about["graph"]: graph})
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
@@ -216,11 +214,10 @@ def _task(manifest: Manifest, record: TaskRecord, job: JobSpec) -> Row:
 
 
 def _metrics(run: Run, task: str) -> Row:
-    from driple.pipeline.load import task_metrics
+    from driple.pipeline.metrics import task_metrics
 
     found = task_metrics(run, task)
     row: Row = {**found.targets, "step_s": found.step_s}
-    flags = list(found.flags)
     for resource in RESOURCES:
         bib = found.bibs.get(resource.key)
         if bib is None:
@@ -239,8 +236,7 @@ def _metrics(run: Run, task: str) -> Row:
             f"{key}_period_s": bib.period_s,
             f"{key}_refresh_s": bib.refresh_s,
         }
-        flags += [f"{key}:{flag}" for flag in bib.flags]
-    return {**row, "flags": sorted(set(flags))}
+    return {**row, "flags": list(found.flags)}
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
@@ -291,11 +287,6 @@ def _calm_arrow() -> None:
     import pyarrow
 
     pyarrow.set_cpu_count(1)
-
-
-def _median(ordered: list[float]) -> float:
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else math.fsum(ordered[middle - 1 : middle + 1]) / 2
 
 
 def _json(value: Any) -> str:

@@ -74,11 +74,11 @@ class _Opened:
             node = _node(message, prefix, arguments, device)
             self.nodes.append(node)
             returned: list[tuple[str, int]] = []
-            for name in _called(node, self._functions):
-                returned += self._open(node, name, depth)
+            for position, name in enumerate(_called(node, self._functions)):
+                returned += self._open(node, name, f"{node.name}/{name}#{position}/", depth)
             node.inputs = node.inputs[: _CALLS.get(node.op, 0)] + returned if returned else node.inputs
 
-    def _open(self, call: Node, name: str, depth: int) -> list[tuple[str, int]]:
+    def _open(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
         """Adds the ops of a function; where its results come from."""
         function = self._functions[name]
         names = [
@@ -88,7 +88,6 @@ class _Opened:
             for argument in entry.get("name", [])[:1]
         ]
         arguments = dict(zip(names, call.inputs[_CALLS.get(call.op, 0) :], strict=False))
-        prefix = f"{call.name}/{name}/"
         self.add(function.get("node_def", []), prefix, arguments, call.device, depth + 1)
         results = [text for entry in function.get("ret", []) for text in entry.get("value", [])]
         found = [_input(text, prefix, arguments) for text in results]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from driple.contracts.errors import BadInput
+
 HANDLES = ("string", "resource", "variant")
 ELEMENT_BYTES = {
     "bool": 1,
@@ -38,13 +40,18 @@ ELEMENT_BYTES = {
     "complex128": 16,
 }
 UNKNOWN_ELEMENT_BYTES = 4
+MAX_BYTES = 2.0**60
 
 Shape = Sequence[int] | None
 """-1 for an unknown dimension, None for an unknown rank."""
 
 
 def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
-    """The size of all outputs, and whether every one of them is known."""
+    """The size of all outputs, and whether every one of them is known.
+
+    Raises:
+        BadInput: a size that no tensor has.
+    """
     total, known = 0.0, True
     for shape, dtype in zip(shapes, dtypes, strict=True):
         if dtype in HANDLES:
@@ -57,4 +64,6 @@ def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_si
         first = batch_size or 1
         sizes = [size if size >= 0 else (1 if axis else first) for axis, size in enumerate(shape)]
         total += math.prod(map(float, sizes)) * (element or UNKNOWN_ELEMENT_BYTES)
+    if not total < MAX_BYTES:
+        raise BadInput("an op whose outputs take more bytes than any machine has")
     return total, known

@@ -54,13 +54,6 @@ def test_json_says_what_is_done(checkout: Path, capsys: pytest.CaptureFixture[st
     assert RunSpec.from_json(run.spec.to_json()).to_json()["workload"] == shown["runs"][3]["workload"]
 
 
-def test_without_dry_run_it_says_that_it_cannot_run_yet(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(checkout / "experiments/p2w2.yaml")]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, len(captured.err.splitlines())) == ("", 1)
-    assert "cannot run it yet" in captured.err
-
-
 def test_output_that_is_a_file(checkout: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "traces").touch()
     assert main([str(checkout / "experiments/p2w2.yaml"), "--dry-run", "--output", str(tmp_path / "traces")]) == 2

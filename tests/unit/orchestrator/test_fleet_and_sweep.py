@@ -1,0 +1,231 @@
+"""What becomes of hosts that do not answer, and of runs that wanted them. The hosts here answer as they are told."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
+from driple.contracts.manifest import FAILED, Manifest
+from driple.orchestrator import fleet as fleets
+from driple.orchestrator.agent import Agent
+from driple.orchestrator.experiment import Experiment, load_experiment
+from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.hosts.base import Finished
+from driple.orchestrator.inventory import HostSpec
+from driple.orchestrator.kinds import Cluster
+from driple.orchestrator.links import NoShaper
+from driple.orchestrator.plan import PlannedRun, plan
+from driple.orchestrator.provenance import Provenance
+from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+
+AGENT = Agent(b"agent", "0" * 64)
+FACTS = {
+    **{"work": "/w", "real_ns": 0, "ended_left": [], "hostname": "h", "kernel": "6", "boot_id": "b"},
+    **{"cores": 2, "memory_bytes": 10**9, "python": "3.8.1"},
+}
+
+
+class Wire:
+    """A channel whose other end answers every request with `answer`."""
+
+    def __init__(self, answer: Callable[[dict[str, object]], object]) -> None:
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._answer = answer
+        self._lines.put("Welcome to this host, said the login shell")
+        self._lines.put(json.dumps({"ready": FACTS}))
+        self.last_words = ""
+        self.exit_code: int | None = None
+
+    def send(self, line: str) -> None:
+        asked = json.loads(line)
+        answer = self._answer(asked)
+        if isinstance(answer, Exception):
+            raise answer
+        self._lines.put(json.dumps({"id": asked["id"], **(answer if isinstance(answer, dict) else {"ok": {}})}))
+
+    def receive(self, timeout_s: float | None) -> str | None:
+        try:
+            return self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError from None
+
+    def close(self) -> None:
+        self._lines.put(None)
+
+
+class FakeHost:
+    def __init__(self, name: str, trouble: dict[str, HostError | None], answer: Callable[..., object]) -> None:
+        self.name = name
+        self._trouble = trouble
+        self._answer = answer
+        self.put_there: list[str] = []
+
+    def open(self) -> None:
+        if (error := self._trouble.get(self.name)) is not None:
+            raise error
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Finished:
+        return Finished(0, f"{argv[-1]}\n".encode(), b"")
+
+    def start(self, argv: Sequence[str]) -> Wire:
+        return Wire(self._answer)
+
+    def put(self, content: bytes, path: str, *, mode: int = 0o644, timeout_s: float = 60.0) -> None:
+        self.put_there.append(path)
+
+    def get(self, path: str, target: Path, *, timeout_s: float = 600.0) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
+class Quiet:
+    def __init__(self) -> None:
+        self.failures: list[tuple[RunFailed, float | None]] = []
+        self.started_on: list[tuple[str, ...]] = []
+        self.on_failure: Callable[[], None] = lambda: None
+
+    def begin(self, total: int, done: int) -> None: ...
+    def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None:
+        self.started_on.append(tuple(hosts))
+
+    def progress(self, run: PlannedRun, text: str) -> None: ...
+    def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None:
+        self.failures.append((error, again_in_s))
+        self.on_failure()
+
+    def ended(self, result: Result) -> None: ...
+    def tick(self) -> None: ...
+
+
+class World:
+    """Three hosts, an experiment of two runs of two hosts each, and troubles by host."""
+
+    def __init__(self, folder: Path, answer: Callable[[dict[str, object]], object] = lambda asked: None) -> None:
+        (folder / "hosts.yaml").write_text("hosts: {h1: , h2: , h3: }\n")
+        (folder / "e.yaml").write_text(
+            "setting: cpu-p1w1-1g\nhosts: hosts.yaml\nplacement: {spread: 2}\nsteps: 1\nretries: 2\nretry_wait: 10ms\n"
+            "workloads: [{model: lenet, image_size: 32, batch_size: [1, 2]}]\n"
+        )
+        self.experiment: Experiment = load_experiment(folder / "e.yaml")
+        self.troubles: dict[str, HostError | None] = {}
+        specs = {spec.name: spec for spec in self.experiment.inventory.hosts}
+
+        def connect(spec: HostSpec) -> FakeHost:
+            return FakeHost(spec.name, self.troubles, answer)
+
+        self.fleet = Fleet(specs, connect, AGENT, "tests")
+        self.cluster = Cluster("ssh", specs, connect, NoShaper(), None)
+        self.output = folder / "traces"
+        self.seen = Quiet()
+
+    def sweep(self, *, patience_s: float = 600.0, fail_fast: bool = False) -> list[Result]:
+        options = Options(output=self.output, host_patience_s=patience_s, fail_fast=fail_fast)
+        runs = plan(self.experiment)
+        made = Sweep(
+            self.experiment, runs, self.cluster, self.fleet, options, self.seen, Provenance({"agent": "0"}, None)
+        )
+        with only_one(self.output, self.experiment.name):
+            return made.go()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(fleets, "ASIDE_S", 0.05)
+    return World(tmp_path)
+
+
+def test_a_station_opens_through_the_noise_of_a_login_shell(world: World) -> None:
+    stations = world.fleet.stations(["h1", "h2"])
+    assert sorted(stations) == ["h1", "h2"] and stations["h1"].facts["work"] == "/w"
+    assert world.fleet.stations(["h1"])["h1"] is stations["h1"]
+    world.fleet.close()
+    with pytest.raises(HostLost, match="closed"):
+        stations["h1"].ask("beat")
+
+
+def test_a_host_that_is_lost_is_set_aside_and_tried_again(world: World) -> None:
+    world.troubles["h1"] = HostLost("h1: no route")
+    with pytest.raises(HostLost, match="no route"):
+        world.fleet.stations(["h1", "h2"])
+    assert [spec.name for spec in world.fleet.free()] == ["h2", "h3"]
+    assert len(world.fleet.hopeful(600)) == 3 and len(world.fleet.hopeful(0)) == 2
+    assert "h1: lost for" in world.fleet.troubles()[0]
+    world.troubles["h1"] = None
+    assert "h1" in world.fleet.stations(["h1"])
+    assert world.fleet.troubles() == []
+
+
+def test_a_host_that_refuses_is_not_tried_again(world: World) -> None:
+    world.troubles["h1"] = HostRefused("h1: wrong key")
+    with pytest.raises(HostRefused):
+        world.fleet.stations(["h1"])
+    assert [spec.name for spec in world.fleet.hopeful(600)] == ["h2", "h3"]
+    assert world.fleet.troubles() == ["h1: wrong key"]
+
+
+def test_when_no_host_is_left_runs_fail_with_the_reason(world: World) -> None:
+    world.troubles |= {name: HostRefused(f"{name}: wrong key") for name in ("h1", "h2", "h3")}
+    results = world.sweep()
+    assert [result.status for result in results] == ["failed", "failed"]
+    assert "wrong key" in str(results[1].failure)
+
+
+def test_runs_wait_for_hosts_no_longer_than_asked(world: World) -> None:
+    world.troubles |= {name: HostLost(f"{name}: no route") for name in ("h1", "h2", "h3")}
+    results = world.sweep(patience_s=0.3)
+    assert [result.status for result in results] == ["failed", "failed"]
+    assert "no route" in str(results[0].failure)
+
+
+def test_a_failed_attempt_is_repeated_with_longer_pauses_and_leaves_its_reason(tmp_path: Path) -> None:
+    def answer(asked: dict[str, object]) -> object:
+        return {"error": "the disk\nis full"} if asked["do"] == "look" else None
+
+    world = World(tmp_path, answer)
+    results = world.sweep()
+    assert [result.status for result in results] == ["failed", "failed"]
+    assert [result.attempts for result in results] == [3, 3]
+    first = [pause for error, pause in world.seen.failures if pause is not None]
+    assert sorted(set(first)) == [0.01, 0.02]
+    for path in (tmp_path / "traces" / "e").glob("*/run.json"):
+        manifest = Manifest.read(path)
+        assert (manifest.status, manifest.attempt) == (FAILED, 3)
+        assert manifest.failure is not None and "the disk" in manifest.failure
+    assert not list((tmp_path / "traces" / "e").glob(".*.partial"))
+
+
+def test_fail_fast_ends_with_the_first(tmp_path: Path) -> None:
+    world = World(tmp_path, lambda asked: {"error": "no"} if asked["do"] == "look" else None)
+    world.fleet.lend(["h3"])  # so that only one run goes at a time
+    results = world.sweep(fail_fast=True)
+    assert sorted(result.status for result in results) == ["failed", "not done"]
+
+
+def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleets, "ASIDE_S", 0.05)
+    lost = [HostLost("h1: cut off") for _ in range(5)]  # more often than a run is tried
+
+    def answer(asked: dict[str, object]) -> object:
+        if asked["do"] == "ports" and lost:
+            return lost.pop()
+        if asked["do"] == "ports":
+            return {"error": "enough"}
+        found = {"disk_free_bytes": 10**12, "python": {"driple": "1", "tensorflow": "2"}}
+        return {"ok": found} if asked["do"] == "look" else None
+
+    world = World(tmp_path, answer)
+    results = world.sweep()
+    assert [result.attempts for result in results] == [3, 3]
+    assert sum(isinstance(error, HostLost) for error, _ in world.seen.failures) >= 1
+
+
+def test_an_output_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match="output folder"), only_one(tmp_path / "file", "e"):
+        pass

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.runspec import Measurement, NetworkCondition, RunSpec, Workload
+from driple.contracts.setting import Setting
+from driple.orchestrator.inventory import HostSpec, Link
+from driple.orchestrator.launch import CONTAINER, WARM
+from driple.orchestrator.links import NOTHING, Links, NoShaper, TcShaper, probe, tc_ways
+from driple.orchestrator.station import Station
+
+LINK = Setting.parse("cpu-p1w1-1g")
+ONE_MACHINE = Setting.parse("cpu-p1w1-pcie")
+
+
+class FakeStation:
+    """Answers as a steward would; the dialogue itself is tested with real ones."""
+
+    def __init__(self, name: str, found: dict[str, Any] | None = None, refuse: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.facts: dict[str, Any] = {"ssh_address": f"192.0.2.{name[-1]}", "uid": 0}
+        self.found = found or {}
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._refuse = refuse
+
+    def ask(self, do: str, *, timeout_s: float = 1.0, **values: Any) -> Any:
+        self.asked.append((do, values))
+        if do == "run":
+            refused = any(word in values["argv"] for word in self._refuse)
+            return {
+                "exit_code": 2 if refused else 0,
+                "stdout": "",
+                "stderr": "qdisc kind is unknown" if refused else "",
+            }
+        answers: dict[str, Any] = {
+            "undo_now": {"failed": []},
+            "listen": {"tcp_port": 1, "udp_port": 1, "token": "t"},
+            "send": {"bytes": 100, "seconds": 0.1, "packets": values.get("packets", 0)},
+            "heard": {"tcp_bytes": 12_500_000, "tcp_seconds": 0.1, "udp_packets": 180},
+        }
+        return answers.get(do, {})
+
+
+def stations(*fakes: FakeStation) -> Mapping[str, Station]:
+    return cast("Mapping[str, Station]", {fake.name: fake for fake in fakes})
+
+
+def host(name: str, **link: str) -> HostSpec:
+    return HostSpec(name=name, address=name, networks={"1g": Link(**link)} if link else {})
+
+
+def spec(network: NetworkCondition = NOTHING) -> RunSpec:
+    return RunSpec(
+        setting=LINK,
+        workload=Workload("lenet", "imagenet", 2, image_size=32),
+        measurement=Measurement(steps=5),
+        together=(("ps:0",), ("worker:0",)),
+        network=network,
+    )
+
+
+def test_an_address_is_the_inventorys_or_that_of_the_connection() -> None:
+    links = Links(NoShaper(), {"h1": host("h1", address="198.51.100.1"), "h2": host("h2")})
+    first, second = FakeStation("h1"), FakeStation("h2")
+    assert links.data_address(LINK, cast("Station", first)) == "198.51.100.1"
+    assert links.data_address(LINK, cast("Station", second)) == "192.0.2.2"
+    assert links.data_address(ONE_MACHINE, cast("Station", first)) == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("setting", "link", "tasks", "way", "expected"),
+    [
+        (LINK, {"nic": "eth7"}, 1, WARM, "nic:eth7"),
+        (LINK, {}, 1, WARM, "nic:eth1"),  # the one that has the address
+        (LINK, {"nic": "eth7"}, 2, WARM, "flows"),
+        (ONE_MACHINE, {"nic": "eth7"}, 1, WARM, "flows"),
+        (ONE_MACHINE, {"nic": "eth7"}, 3, CONTAINER, "nic:eth0"),
+    ],
+)
+def test_whose_traffic_is_read_where(
+    setting: Setting, link: dict[str, str], tasks: int, way: str, expected: str
+) -> None:
+    links = Links(NoShaper(), {"h1": host("h1", **link)})
+    nics = {"lo": {"addresses": ["127.0.0.1"]}, "eth1": {"addresses": ["192.0.2.1"]}, "eth7": {"addresses": []}}
+    station = cast("Station", FakeStation("h1", {"nics": nics}))
+    assert links.traffic_source(setting, station, tasks, way) == expected
+
+
+def test_an_interface_that_is_not_there_is_told() -> None:
+    links = Links(NoShaper(), {"h1": host("h1", nic="eth9")})
+    station = cast("Station", FakeStation("h1", {"nics": {"lo": {}, "eth0": {}}}))
+    with pytest.raises(HostError, match="h1: has no interface 'eth9'.*eth0"):
+        links.traffic_source(LINK, station, 1, WARM)
+
+
+def test_a_condition_is_made_and_probed_when_it_changes() -> None:
+    links = Links(
+        TcShaper({name: host(name, nic="eth1") for name in ("h1", "h2")}), {"h1": host("h1"), "h2": host("h2")}
+    )
+    first, second = FakeStation("h1"), FakeStation("h2")
+    both = stations(first, second)
+    lossy = spec(NetworkCondition(loss_pct=1.0))
+    measured, done_by = links.apply(lossy, both)
+    assert done_by == {"loss": "netem"}
+    assert measured["rate_mbit"] == pytest.approx(1000) and measured["loss_pct"] == pytest.approx(91.0)
+    before = len(first.asked)
+    assert links.apply(lossy, both)[0] == measured and len(first.asked) == before
+    links.apply(spec(), both)
+    assert ("undo_now", {}) in first.asked[before:]
+    assert not any(do == "run" for do, _ in first.asked[before:])
+
+
+def test_what_takes_a_condition_off_is_left_with_the_host_before_it_is_made() -> None:
+    station = FakeStation("h1")
+    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
+    order = [do for do, _ in station.asked]
+    assert order.index("undo_later") < order.index("run")
+    (undo,) = [values for do, values in station.asked if do == "undo_later"]
+    assert undo["argv"] == ["tc", "qdisc", "del", "dev", "eth1", "root"]
+
+
+def test_a_kernel_without_netem_can_limit_a_rate_and_no_more() -> None:
+    shaper = TcShaper({"h1": host("h1", nic="eth1")})
+    assert shaper.shape(NetworkCondition(rate_mbit=50), LINK, stations(FakeStation("h1", refuse=("netem",)))) == {
+        "rate": "tbf"
+    }
+    station = FakeStation("h1", refuse=("netem",))
+    with pytest.raises(RunFailed, match="unknown.*netem"):
+        shaper.shape(NetworkCondition(loss_pct=1), LINK, stations(station))
+    assert station.asked[-1][0] == "undo_now"
+
+
+def test_a_plain_login_asks_sudo() -> None:
+    station = FakeStation("h1")
+    station.facts["uid"] = 1000
+    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
+    (run,) = [values for do, values in station.asked if do == "run"]
+    assert run["argv"][:3] == ["sudo", "-n", "tc"]
+
+
+def test_the_words_of_tc() -> None:
+    assert tc_ways(NetworkCondition(rate_mbit=100, delay_ms=2.5, loss_pct=0.1)) == [
+        ("netem", ["netem", "rate", "100mbit", "delay", "2.5ms", "loss", "random", "0.1%"])
+    ]
+    assert [way for way, _ in tc_ways(NetworkCondition(rate_mbit=100))] == ["netem", "tbf"]
+
+
+def test_one_host_has_no_link_to_probe() -> None:
+    assert probe(stations(FakeStation("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
+    with pytest.raises(RunFailed, match="no link"):
+        NoShaper().shape(NetworkCondition(loss_pct=1), LINK, {})

@@ -212,12 +212,9 @@ def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, m
     lost = [HostLost("h1: cut off") for _ in range(5)]  # more often than a run is tried
 
     def answer(asked: dict[str, object]) -> object:
-        if asked["do"] == "ports" and lost:
-            return lost.pop()
-        if asked["do"] == "ports":
-            return {"error": "enough"}
-        found = {"disk_free_bytes": 10**12, "python": {"driple": "1", "tensorflow": "2"}}
-        return {"ok": found} if asked["do"] == "look" else None
+        if asked["do"] == "listen":
+            return lost.pop() if lost else {"error": "enough"}
+        return None
 
     world = World(tmp_path, answer)
     results = world.sweep()

@@ -114,8 +114,10 @@ class Stopwatch:
         # Of the job, what is surely its own: from the first task that is known to run, to the last word that the last
         # worker writes. The lab's hosts have this machine's clock. All else is overhead, also the end of processes.
         job_began = self._spans.pop(STARTED)[0][0]
-        job_ended = max(state.finished["mono_ns"] for state in self._ended.tasks if state.is_worker) / 1e9
-        ((_, all_ended),) = self._spans.pop(END)
+        ((workers_ended, all_ended),) = self._spans.pop(END)
+        last_words = [state.finished.get("mono_ns") for state in self._ended.tasks if state.is_worker]
+        # A worker's end may be heard of before its last word, which is then never asked for.
+        job_ended = max(workers_ended if word is None else word / 1e9 for word in last_words)
         parts = {label: sum(end - begin for begin, end in spans) for label, spans in self._spans.items()}
         parts[END] = all_ended - job_ended
         job = job_ended - job_began

@@ -26,7 +26,7 @@ def provenance(agent_sha256: str) -> Provenance:
         "agent": agent_sha256[:16],
         "controller/kernel": platform.release(),
     }
-    for package in ("driple", "paramiko", "fabric"):
+    for package in ("driple", "paramiko"):
         versions[f"controller/{package}"] = metadata.version(package)
     return Provenance(versions, _git_commit(Path(__file__).resolve().parent.parent))
 

@@ -15,26 +15,24 @@ from driple.pipeline.spans import (
     Spans,
     grid,
     spans_of,
-    typical_s,
-    without_crumbs,
-    without_noise,
+    typical,
+    without_flicker,
     without_pauses,
 )
-from driple.pipeline.twomeans import split_without_tail
+from driple.pipeline.twomeans import Split, split_without_tail
 
 IDLE = "I"
 BURST_IDLE_BURST = "BIB"
 BURST = "B"
 UNKNOWN = "?"
 
-NOISE_SHARE = 0.15
-"""A span shorter than this share of what is typical of its kind is noise."""
-PAUSE_SHARE = {NETWORK: 0.2, BUSY: 0.05, LEVEL: 0.0}
-"""A pause shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do ..."""
+FLICKER = {NETWORK: 0.2, BUSY: 0.15, LEVEL: 0.15}
+"""A span that weighs less than this share of a typical one of its kind is flicker."""
+PAUSE = {NETWORK: 0.2, BUSY: 0.05, LEVEL: 0.0}
+"""A pause shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do. What lasts
+longer than this share of a step is no flicker either, where steps are known."""
 PAUSE_OF_IDLE = 0.5
-"""... unless idle itself is not much longer: than this share of a typical idle span."""
-CRUMB_SHARE = 0.2
-"""A burst of traffic with less than this share of a typical one's bytes is none."""
+"""Nor is a pause of more than this share of a typical idle span closed: idle may be as short as that."""
 SEPARATION = 4.0
 """Burst and idle spans are told apart where their means differ by so many of their standard deviations ..."""
 CONTRAST = 0.2
@@ -120,7 +118,7 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
     flags += _count("gaps", int(np.count_nonzero(times.after_gap)))
     split = split_without_tail(ordered)
     if split is not None:
-        high = _labels(samples, times, split.threshold, series.kind, step_s)
+        high = _labels(samples, times, split, series.kind, step_s)
         spans = spans_of(high, times)
         if _separate(samples.value, times, high, spans, series.kind):
             bib = _of_bursts(samples.value, times, high, spans, refresh, flags)
@@ -158,22 +156,21 @@ def _without_absurd(samples: Samples) -> tuple[Samples, FloatArray, int]:
 
 
 def _labels(
-    samples: Samples, times: Grid, threshold: float, kind: str, step_s: float | None
+    samples: Samples, times: Grid, split: Split, kind: str, step_s: float | None
 ) -> NDArray[np.bool_]:
     """Which samples are of bursts, flicker merged as the kind of series allows."""
-    pause_share = PAUSE_SHARE[kind]
-    most_s = pause_share * step_s if pause_share and step_s is not None else np.inf
-    high = without_noise(samples.value > threshold, times, NOISE_SHARE, most_s)
-    if not pause_share:
-        return high
-    spans = spans_of(high, times)
-    idle_s, burst_s = (typical_s(spans.duration_s[which]) for which in (~spans.high, spans.high))
-    cycle_s = step_s if step_s is not None else idle_s + burst_s
-    high = without_pauses(high, times, min(pause_share * cycle_s, PAUSE_OF_IDLE * idle_s))
-    if kind != NETWORK:
-        return high
-    idle = samples.value[~high]
-    return without_crumbs(high, times, samples.value - (float(np.mean(idle)) if len(idle) else 0.0), CRUMB_SHARE)
+    pause = PAUSE[kind]
+    never_s = pause * step_s if pause and step_s is not None else np.inf
+    levels = split.low, split.high
+    high = without_flicker(samples.value > split.threshold, times, samples.value, levels, FLICKER[kind], never_s)
+    if pause:
+        spans = spans_of(high, times)
+        idle_s, burst_s = (typical(spans.duration_s[which]) for which in (~spans.high, spans.high))
+        cycle_s = step_s if step_s is not None else idle_s + burst_s
+        high = without_pauses(high, times, min(pause * cycle_s, PAUSE_OF_IDLE * idle_s))
+    if kind == NETWORK:  # bursts are whole now: what is still small beside them is a crumb
+        high = without_flicker(high, times, samples.value, levels, FLICKER[kind], never_s)
+    return high
 
 
 def _separate(value: FloatArray, times: Grid, high: NDArray[np.bool_], spans: Spans, kind: str) -> bool:

@@ -74,37 +74,46 @@ def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
     return Spans(first, last, high[first], times.start_s[first], times.end_s[last], ~(cut_before | cut_after))
 
 
-def typical_s(durations: FloatArray) -> float:
-    """The duration such that half of the time is in spans at least so long: flicker has numbers, but no time."""
-    if not len(durations):
+def typical(sizes: FloatArray) -> float:
+    """The size such that half of the whole is in parts of at least that size: flicker has numbers, but no weight."""
+    if not len(sizes):
         return 0.0
-    ordered = np.sort(durations)[::-1]
+    ordered = np.sort(sizes)[::-1]
     total = np.cumsum(ordered)
-    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+    return float(ordered[min(int(np.searchsorted(total, total[-1] / 2)), len(ordered) - 1)])
 
 
-def without_noise(
-    high: NDArray[np.bool_], times: Grid, share: float, most_s: float = np.inf
+def without_flicker(
+    high: NDArray[np.bool_], times: Grid, value: FloatArray, levels: tuple[float, float], share: float, never_s: float
 ) -> NDArray[np.bool_]:
-    """Turns over spans shorter than `share` of what is typical of their kind, the shortest among neighbours first.
+    """Turns over spans that weigh less than `share` of what is typical of their kind, the lightest of neighbours first.
+
+    The weight of a span is how far its samples are from the other level, times how long: of a burst of traffic, its bytes.
+    A spike of noise is brief and goes half the way; a pause is brief; both weigh little beside what they interrupt.
 
     Args:
         high: labels.
         times: of the samples.
-        share: of the typical duration of such spans.
-        most_s: a span of this or more is never noise.
+        value: of the samples.
+        levels: of idle and of burst.
+        share: of the typical weight.
+        never_s: a span of this or more is no flicker, whatever it weighs.
     """
-    spans = spans_of(high, times)
-    limit = [min(most_s, each) for each in _limits(spans, share)]
+    of_idle = np.r_[0.0, np.cumsum((levels[1] - value) * times.duration_s)]
+    of_burst = np.r_[0.0, np.cumsum((value - levels[0]) * times.duration_s)]
+    limit: tuple[float, float] | None = None
     for _ in range(_PASSES):
-        length = spans.duration_s
-        inside = spans.whole
-        before, after = np.r_[np.inf, length[:-1]], np.r_[length[1:], np.inf]
-        flip = inside & (length < np.where(spans.high, limit[1], limit[0])) & (length <= before) & (length < after)
+        spans = spans_of(high, times)
+        end = spans.last + 1
+        weight = np.where(spans.high, of_burst[end] - of_burst[spans.first], of_idle[end] - of_idle[spans.first])
+        if limit is None:
+            limit = share * typical(weight[~spans.high]), share * typical(weight[spans.high])
+        before, after = np.r_[np.inf, weight[:-1]], np.r_[weight[1:], np.inf]
+        light = (weight < np.where(spans.high, limit[1], limit[0])) & (spans.duration_s < never_s)
+        flip = spans.whole & light & (weight <= before) & (weight < after)
         if not flip.any():
             break
         high = _flipped(high, spans, flip)
-        spans = spans_of(high, times)
     return high
 
 
@@ -112,31 +121,6 @@ def without_pauses(high: NDArray[np.bool_], times: Grid, limit_s: float) -> NDAr
     """Closes idle spans shorter than a limit between two bursts."""
     spans = spans_of(high, times)
     return _flipped(high, spans, spans.whole & ~spans.high & (spans.duration_s < limit_s))
-
-
-def without_crumbs(
-    high: NDArray[np.bool_], times: Grid, excess: FloatArray, share: float
-) -> NDArray[np.bool_]:
-    """Leaves out bursts that carry less than `share` of what a typical one does.
-
-    Args:
-        high: labels.
-        times: of the samples.
-        excess: what each sample is above idle.
-        share: of the typical burst's sum; typical is that half of all is in bursts of at least so much.
-    """
-    spans = spans_of(high, times)
-    if not spans.high.any():
-        return high
-    total = np.r_[0.0, np.cumsum(excess * times.duration_s)]
-    carried = np.where(spans.high, total[spans.last + 1] - total[spans.first], np.inf)
-    typical = typical_s(np.maximum(carried[spans.high], 0.0))
-    return _flipped(high, spans, spans.whole & spans.high & (carried < share * typical))
-
-
-def _limits(spans: Spans, share: float) -> tuple[float, float]:
-    length = spans.duration_s
-    return share * typical_s(length[~spans.high]), share * typical_s(length[spans.high])
 
 
 def _flipped(high: NDArray[np.bool_], spans: Spans, flip: NDArray[np.bool_]) -> NDArray[np.bool_]:

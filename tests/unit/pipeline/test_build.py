@@ -34,7 +34,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 def examples(checkout: Path) -> list[Path]:
     """Real runs, the smallest first."""
     found = [path.parent for path in (checkout / "tests/data/runs").rglob("run.json")]
-    return sorted(found, key=lambda run: sum(path.stat().st_size for path in run.rglob("*")))
+    return sorted(found, key=lambda run: sum(path.stat().st_size for path in run.rglob("*")))[:3]
 
 
 def reseal(folder: Path, /, **changes: Any) -> None:
@@ -311,12 +311,14 @@ def test_of_two_folders_with_one_run_the_later_is_used(examples: list[Path], tmp
     (left,) = report.set_aside
     assert left.run == str(late)
     assert left.reason.startswith(f"the same run as {early}")
-    assert {row["started_real_s"] for row in read(only_file(tmp_path / "out"), report.settings[0].setting).rows} == {2e9}
+    assert {row["started_real_s"] for row in read(only_file(tmp_path / "out"), report.settings[0].setting).rows} == {
+        2e9
+    }
 
 
 def test_links_that_lead_back_and_hidden_folders_are_not_followed(traces: Path, tmp_path: Path) -> None:
-    (traces / "e" / "back").symlink_to(traces)
     shutil.copytree(min((traces / "e").iterdir()), traces / "e" / ".half.1.partial")
+    (traces / "e" / "back").symlink_to(traces)
     assert done(traces, tmp_path / "out").found == 2
 
 
@@ -374,7 +376,7 @@ def test_a_dataset_that_cannot_be_read_is_not_overwritten(traces: Path, tmp_path
 
 
 def test_two_processes_give_the_bytes_of_one(examples: list[Path], tmp_path: Path) -> None:
-    for run in examples:
+    for run in examples[:2]:
         for repetition in range(2):
             copy(run, tmp_path / "traces", repetition=repetition)
     done(tmp_path / "traces", tmp_path / "one")
@@ -382,8 +384,7 @@ def test_two_processes_give_the_bytes_of_one(examples: list[Path], tmp_path: Pat
     build([tmp_path / "traces"], Options(output=tmp_path / "two", engine=Engine(jobs=2)), lambda *now: seen.append(now))
     for path in (tmp_path / "one").glob("*.parquet"):
         assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes()
-    total = 2 * len(examples)
-    assert seen == [(count, total, 0) for count in range(total + 1)]
+    assert seen == [(count, 4, 0) for count in range(5)]
 
 
 def test_graphs_of_repetitions_stand_once(traces: Path, tmp_path: Path) -> None:

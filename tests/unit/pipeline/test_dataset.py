@@ -47,7 +47,11 @@ def sample() -> Dataset:
         "edge_src": np.array([0], dtype=np.int32), "edge_dst": np.array([1], dtype=np.int32),
     }  # fmt: skip
     keys = [graph_key(OPS, a), graph_key(OPS, b), graph_key(GROUPS, groups)]
-    rows = [row(f"run{r}", f"worker:{t}", keys[r % 2], gpu_burst_s=r / 7, flags=["x:1"]) for r in range(3) for t in range(12)]
+    rows = [
+        row(f"run{r}", f"worker:{t}", keys[r % 2], gpu_burst_s=r / 7, flags=["x:1"])
+        for r in range(3)
+        for t in range(12)
+    ]
     rows += [row("published-1", None, keys[2], net_tx_idle_s=0.1)]
     return Dataset(SETTING, rows, dict(zip(keys, (a, b, groups), strict=True)))
 
@@ -138,8 +142,14 @@ def _pipe(path: Path) -> None:
         (lambda path: path.write_bytes(b""), "not a dataset that can be read"),
         (lambda path: pq.write_table(pa.table({"a": [1]}), path), "not a dataset of driple"),
         (lambda path: _edited(path, schema_version="2"), "schema version '2', this release reads 1"),
-        (lambda path: _edited(path, setting=json.dumps("v100-p1w2-pcie")), "holds 'v100-p1w2-pcie' and not cpu-p1w2-1g"),
-        (lambda path: pq.write_table(pq.read_table(path).drop_columns(["graph"]), path), "not a dataset that can be read"),
+        (
+            lambda path: _edited(path, setting=json.dumps("v100-p1w2-pcie")),
+            "holds 'v100-p1w2-pcie' and not cpu-p1w2-1g",
+        ),
+        (
+            lambda path: pq.write_table(pq.read_table(path).drop_columns(["graph"]), path),
+            "not a dataset that can be read",
+        ),
         (_pipe, "not a regular file"),
     ],
 )

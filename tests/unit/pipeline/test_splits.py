@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driple.contracts.runspec import Workload
-from driple.contracts.zoo import IMAGE, MODELS, SEQUENCE
 from driple.contracts.zoo import DATASETS as READS
+from driple.contracts.zoo import IMAGE, MODELS, SEQUENCE
 from driple.pipeline.splits import SIDES, TEST, TRAIN, VAL, architecture_side, empty_sides, random_side
 
 

@@ -30,7 +30,6 @@ def verdicts(found: dict[str, Any]) -> list[str]:
         line("32 hosts against 4", ratio(OURS, MANY, OURS, FEW), 3, "x"),
         f"  For comparison, {BARE}, is {ratio(BARE, MANY, BARE, FEW):.2f}x: all hosts share {found['cores']} cores.",
         line("32 hosts, ours against a process for each action", ratio(OURS, MANY, SSH, MANY), 0.5, "x"),
-        line("4 hosts, the same", ratio(OURS, FEW, SSH, FEW), 0.5, "x"),
         line("resume of 10 000 runs, the whole dry run", _median(resumes, "dry_s"), 5, " s"),
         line("the same by the real command, until it has decided", _median(resumes, "decided_s"), 5, " s"),
         line("until its first run is started on the lab that it makes", _median(resumes, "started_s"), 5, " s"),
@@ -59,8 +58,8 @@ process with all its threads, without children.
 
 {_runs(found)}
 
-Before the first run of a sweep, the agent's file is made ({_spread(found["agent_s"])} s) and the lab
-({_spread(found["lab_s"])} s).
+Before the first run of a sweep come, once, the making of the agent's file, {_spread(found["agent_s"])} s, and of the
+lab, {_spread(found["lab_s"])} s.
 
 ## Many hosts
 

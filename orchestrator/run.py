@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from driple.contracts.errors import BadInput
 from driple.orchestrator import collect
 from driple.orchestrator.agent import build_agent
 from driple.orchestrator.board import Board
@@ -35,6 +36,8 @@ def run_sweep(
     accept_new_host_keys: bool = False,
 ) -> list[Result]:
     """Does every run that is not done; a result for each of those."""
+    if experiment.inventory.kind == "lab" and (options.parallel or 1) > 1 and len(experiment.networks) > 1:
+        raise BadInput("--parallel: a lab has one network condition at a time, and this experiment has several")
     board = _NotifyingBoard(notify, experiment.name)
     with only_one(options.output, experiment.name):
         collect.remove_partials(options.output, experiment.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +170,7 @@ LIST_NAMES = tuple(column.name for column in LISTS)
 ROW_NAMES = tuple(column.name for column in COLUMNS if column.name not in LIST_NAMES)
 
 _REALS = {column.name for column in COLUMNS if column.type == "real"}
-_GROUP_ROWS = 4096
+_GROUP_ROWS = 1024
 
 
 @dataclass
@@ -216,24 +217,28 @@ def to_bytes(dataset: Dataset, metadata: Mapping[str, Any]) -> bytes:
     import pyarrow.parquet as pq
 
     rows = sorted(dataset.rows, key=_place)
-    table = pa.table(
-        [*_row_arrays(rows), *_list_arrays(rows, dataset.graphs)],
-        schema=_schema({"setting": dataset.setting, **metadata}),
-    )
-    stream = pa.BufferOutputStream()
+    firsts = _firsts(rows)
+    schema = _schema({"setting": dataset.setting, **metadata})
     edges = {f"{name}.list.element": "DELTA_BINARY_PACKED" for name in ("edge_src", "edge_dst")}
-    pq.write_table(
-        table,
+    stream = pa.BufferOutputStream()
+    with pq.ParquetWriter(
         stream,
+        schema,
         version="2.6",
         data_page_version="1.0",
-        row_group_size=_GROUP_ROWS,
         compression="zstd",
         compression_level=9,
         use_dictionary=[_leaf(column) for column in COLUMNS if _leaf(column) not in edges],
         column_encoding=edges,
-        write_statistics=True,
-    )
+        write_statistics=False,
+    ) as writer:
+        # A part at a time: of a large dataset, the lists of all graphs at once would be most of the memory of a build.
+        for start in range(0, len(rows), _GROUP_ROWS):
+            part = rows[start : start + _GROUP_ROWS]
+            graphs = [
+                dataset.graphs[row["graph"]] if owner else {} for row, owner in zip(part, owners[start:], strict=False)
+            ]
+            writer.write_table(pa.table([*_row_arrays(rows[part]), *_list_arrays(graphs)], schema=schema))
     return bytes(stream.getvalue())
 
 
@@ -290,8 +295,10 @@ def _read_graphs(table: Any) -> dict[str, Graph]:
     for column in LISTS:
         for key, cell in zip(graphs, table[column.name], strict=True):
             if cell.is_valid:
-                text = column.type == "list of text"
-                graphs[key][column.name] = cell.as_py() if text else cell.values.to_numpy(zero_copy_only=False).copy()
+                if column.type == "list of text":
+                    graphs[key][column.name] = [sys.intern(text) for text in cell.as_py()]
+                else:
+                    graphs[key][column.name] = cell.values.to_numpy(zero_copy_only=False).copy()
     return dict(graphs)
 
 
@@ -303,17 +310,21 @@ def _row_arrays(rows: Sequence[Row]) -> Iterable[Any]:
             yield pa.array([_clean(column.name, row.get(column.name)) for row in rows], type=_arrow_type(column))
 
 
-def _list_arrays(rows: Sequence[Row], graphs: Mapping[str, Graph]) -> Iterable[Any]:
+def _list_arrays(graphs: Sequence[Graph]) -> Iterable[Any]:
     import pyarrow as pa
 
-    first: dict[str, int] = {}
-    for position, row in enumerate(rows):
-        if row.get("graph") is not None:
-            first.setdefault(row["graph"], position)
-    owner = {position: graphs[key] for key, position in first.items()}
     for column in LISTS:
-        cells = [owner.get(position, {}).get(column.name) for position in range(len(rows))]
-        yield pa.array(cells, type=_arrow_type(column))
+        yield pa.array([graph.get(column.name) for graph in graphs], type=_arrow_type(column))
+
+
+def _firsts(rows: Sequence[Row]) -> list[bool]:
+    """Whether a row is the first of its graph."""
+    seen: set[str | None] = {None}
+    found = []
+    for row in rows:
+        found.append(row.get("graph") not in seen)
+        seen.add(row.get("graph"))
+    return found
 
 
 def _ordered() -> tuple[Column, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -264,7 +265,7 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
 
     found = read_graph(path)
     graph = {
-        "op_type": list(found.ops),
+        "op_type": [sys.intern(op) for op in found.ops],  # few names, many ops
         "op_bytes": np.asarray(found.bytes, dtype=np.float64),
         "op_flops": np.asarray(found.flops, dtype=np.float64),
         "edge_src": found.edges[:, 0].astype(np.int32),

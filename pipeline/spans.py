@@ -16,6 +16,7 @@ GAP_PERIODS = 5.0
 """Samples further apart than so many periods leave a gap: what happened there is unknown."""
 _IRREGULAR = 3.0
 """Where times are irregular by nature, a gap is also more than so many times the interval that 95 % do not exceed."""
+_WITNESS = 2.0
 _PASSES = 64
 
 
@@ -99,8 +100,10 @@ def without_flicker(
         share: of the typical weight.
         never_s: a span of this or more is no flicker, whatever it weighs.
     """
-    of_idle = np.r_[0.0, np.cumsum((levels[1] - value) * times.duration_s)]
-    of_burst = np.r_[0.0, np.cumsum((value - levels[0]) * times.duration_s)]
+    # A sample after lost ones stands for their time too, but is no better a witness for that.
+    duration = np.minimum(times.duration_s, _WITNESS * float(np.median(times.duration_s)))
+    of_idle = np.r_[0.0, np.cumsum((levels[1] - value) * duration)]
+    of_burst = np.r_[0.0, np.cumsum((value - levels[0]) * duration)]
     limit: tuple[float, float] | None = None
     for _ in range(_PASSES):
         spans = spans_of(high, times)
@@ -108,7 +111,8 @@ def without_flicker(
         weight = np.where(spans.high, of_burst[end] - of_burst[spans.first], of_idle[end] - of_idle[spans.first])
         if limit is None:
             limit = share * typical(weight[~spans.high]), share * typical(weight[spans.high])
-        before, after = np.r_[np.inf, weight[:-1]], np.r_[weight[1:], np.inf]
+        beside = np.where(spans.whole, weight, np.inf)  # of one that was cut nobody knows what it weighed
+        before, after = np.r_[np.inf, beside[:-1]], np.r_[beside[1:], np.inf]
         light = (weight < np.where(spans.high, limit[1], limit[0])) & (spans.duration_s < never_s)
         flip = spans.whole & light & (weight <= before) & (weight < after)
         if not flip.any():

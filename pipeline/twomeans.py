@@ -12,7 +12,7 @@ import numpy as np
 
 from driple.pipeline.series import FloatArray
 
-_TAIL = 2.0
+_TAIL = 1.5
 """A value further from the low mean than so many times the median of the high cluster counts as one just there."""
 _ROUNDS = 10
 
@@ -57,7 +57,7 @@ def split_sorted(ordered: FloatArray) -> Split | None:
     threshold = float(ordered[k - 1] + (ordered[k] - ordered[k - 1]) / 2)
     if not ordered[k - 1] <= threshold < ordered[k]:  # neighbours among floats
         threshold = float(ordered[k - 1])
-    return Split(middle + scale * low, middle + scale * high, threshold, k, n - k, inertia * scale**2)
+    return Split(middle + scale * low, middle + scale * high, threshold, k, n - k, inertia * scale * scale)
 
 
 def split_without_tail(ordered: FloatArray) -> Split | None:

@@ -1,7 +1,10 @@
-"""Fluid communities (Pares et al., 2017) of a connected graph: exactly M groups, each in one piece.
+"""Fluid communities (Pares et al., 2017): exactly M groups, each in one piece if the graph is.
 
-igraph does the flowing, in C. On top of it are two steps of ours. Of two starts the one of the better modularity is
-taken. And a fluid may end in several puddles: all but its largest go to the neighbours that they touch most.
+igraph does the flowing, in C. A fluid may end in several puddles: all but its largest then go to the neighbours they
+touch most, which leaves M groups and raises the modularity above that of networkx (docs/GROUPING_SPEED.md).
+
+In a graph that is very long for its few groups, such as a chain of 25 000 ops in 4, fluids would wander for minutes:
+there each op joins the nearest of M ops that lie evenly on the way from one end to the other.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import importlib
 import random
 import threading
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,18 +20,18 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import DripleError
 
-STARTS = 2
-"""How often the fluids are poured. The better of two gains, on average, about half of the spread of one."""
+MAX_WANDERING = 2e7
+"""Ops times length of the graph per group: pouring takes a few seconds up to here, and minutes at ten times as much."""
 
 _igraph_generator = threading.Lock()  # igraph has one source of random numbers for the whole process
 
 
 def communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int = 0) -> NDArray[np.int64]:
-    """The community of each node, numbered from 0 to `count` - 1.
+    """The community of each node, numbered from 0 to `count` - 1; none is empty.
 
     Args:
         nodes: how many there are.
-        edges: [E, 2], undirected, each pair once; they must connect all nodes.
+        edges: [E, 2], undirected, each pair once.
         count: 1 to `nodes`.
         seed: the same seed gives the same communities, in every process.
     """
@@ -37,15 +41,18 @@ def communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int = 0)
         return np.arange(nodes, dtype=np.int64)
     igraph = _igraph()
     graph = igraph.Graph(nodes, edges.tolist())
-    with _igraph_generator:
-        # A generator of our own: the process's `random` is neither used nor moved.
-        igraph.set_random_number_generator(random.Random(seed))
-        try:
-            poured = [graph.community_fluid_communities(count).membership for _ in range(STARTS)]
-        finally:
-            igraph.set_random_number_generator(random)  # as igraph has it from its import
-    best = max(poured, key=graph.modularity)  # the first of equals
-    return _without_puddles(igraph, np.asarray(best, dtype=np.int64), edges)
+    if graph.is_connected():
+        return _poured(igraph, graph, edges, count, seed)
+    component = np.asarray(graph.connected_components().membership, dtype=np.int64)
+    result: NDArray[np.int64] = np.empty(nodes, dtype=np.int64)
+    taken = 0
+    for members, share in _shares(component, count):
+        number: NDArray[np.int64] = np.full(nodes, -1, dtype=np.int64)
+        number[members] = np.arange(len(members))
+        own = number[edges]
+        result[members] = taken + communities(len(members), own[(own >= 0).all(axis=1)], share, seed)
+        taken += share
+    return result
 
 
 def components(nodes: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -54,31 +61,81 @@ def components(nodes: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(graph.connected_components(mode="weak").membership, dtype=np.int64)
 
 
-def _without_puddles(igraph: Any, membership: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
+def _poured(igraph: Any, graph: Any, edges: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    nodes = graph.vcount()
+    if nodes * nodes / count > MAX_WANDERING and nodes * _length(graph) / count > MAX_WANDERING:
+        return _nearest(graph, count)
+    with _igraph_generator:
+        # A generator of our own: the process's `random` is neither used nor moved.
+        igraph.set_random_number_generator(random.Random(seed))
+        try:
+            poured = graph.community_fluid_communities(count).membership
+        finally:
+            igraph.set_random_number_generator(random)  # as igraph has it from its import
+    return _without_puddles(graph, np.asarray(poured, dtype=np.int64), edges)
+
+
+def _shares(component: NDArray[np.int64], count: int) -> list[tuple[NDArray[np.int64], int]]:
+    """The pieces of a graph, largest first, each with its number of groups: by size, and at least 1.
+
+    With more pieces than groups, the smallest pieces are one.
+    """
+    sizes = np.bincount(component)
+    order = np.argsort(-sizes, kind="stable")
+    if len(sizes) >= count:
+        pieces = [np.flatnonzero(component == number) for number in order[: count - 1].tolist()]
+        rest = np.flatnonzero(np.isin(component, order[count - 1 :]))
+        return [(piece, 1) for piece in (*pieces, rest)]
+    shares: NDArray[np.int64] = np.ones(len(sizes), dtype=np.int64)
+    for _ in range(count - len(sizes)):  # the next group goes where groups are largest
+        shares[np.where(shares < sizes, sizes / shares, 0.0).argmax()] += 1
+    return [(np.flatnonzero(component == number), int(shares[number])) for number in order.tolist()]
+
+
+def _length(graph: Any) -> int:
+    """About the longest of the shortest ways through the graph: from the op that is farthest from the first one."""
+    return len(graph.bfs(graph.bfs(0)[0][-1])[1]) - 1
+
+
+def _nearest(graph: Any, count: int) -> NDArray[np.int64]:
+    """Of each node the nearest of `count` nodes, which are evenly spread in the order of distance from one end."""
+    order = graph.bfs(graph.bfs(0)[0][-1])[0]
+    reached = [order[(2 * number + 1) * len(order) // (2 * count)] for number in range(count)]
+    found: NDArray[np.int64] = np.full(len(order), -1, dtype=np.int64)
+    found[reached] = np.arange(count)
+    for node in reached:  # grows as it goes: nearer nodes come first
+        for neighbour in graph.neighbors(node):
+            if found[neighbour] < 0:
+                found[neighbour] = found[node]
+                reached.append(neighbour)
+    return found
+
+
+def _without_puddles(graph: Any, membership: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Gives every piece of a community but its largest to the community that it has most edges to."""
     ends = membership[edges]
-    inside = igraph.Graph(len(membership), edges[ends[:, 0] == ends[:, 1]].tolist())
+    between = np.flatnonzero(ends[:, 0] != ends[:, 1])
+    inside = graph.copy()
+    inside.delete_edges(between.tolist())
     piece = np.asarray(inside.connected_components().membership, dtype=np.int64)  # numbered by their first node
-    size = np.bincount(piece)
-    home: NDArray[np.int64] = np.empty(len(size), dtype=np.int64)
-    home[piece] = membership
-    if len(size) == home.max() + 1:
-        return membership
-    largest = np.full(home.max() + 1, -1)
-    for number in np.argsort(-size, kind="stable").tolist():
-        if largest[home[number]] < 0:
-            largest[home[number]] = number
-    home[np.setdiff1d(np.arange(len(size)), largest)] = -1
-    crossing = piece[edges]
-    crossing = crossing[crossing[:, 0] != crossing[:, 1]]
-    crossing = np.concatenate([crossing, crossing[:, ::-1]])
-    while (loose := home < 0).any():  # a piece may touch nothing but others that are loose as well, until they are not
-        touching = crossing[loose[crossing[:, 0]] & ~loose[crossing[:, 1]]]
-        votes: NDArray[np.int64] = np.zeros((len(size), len(largest)), dtype=np.int64)
-        np.add.at(votes, (touching[:, 0], home[touching[:, 1]]), 1)
-        found = np.unique(touching[:, 0])
-        home[found] = votes[found].argmax(axis=1)
-    return home[piece]
+    sizes = np.bincount(piece)
+    first: NDArray[np.int64] = np.empty(len(sizes), dtype=np.int64)
+    first[piece] = membership
+    home: list[int] = first.tolist()
+    kept: dict[int, int] = {}
+    for number in np.argsort(-sizes, kind="stable").tolist():
+        kept.setdefault(home[number], number)
+    loose = set(range(len(home))) - set(kept.values())
+    is_loose = np.isin(np.arange(len(home)), list(loose))
+    crossing = piece[edges[between]]
+    crossing = crossing[is_loose[crossing].any(axis=1)]
+    pairs = [*crossing.tolist(), *crossing[:, ::-1].tolist()]
+    while loose:  # a piece may touch nothing but others that are loose as well, until they are not
+        votes = Counter((here, home[there]) for here, there in pairs if here in loose and there not in loose)
+        for (here, group), _ in sorted(votes.items(), key=lambda vote: (vote[1], -vote[0][1])):
+            home[here] = group  # the last one stays: most edges, and of equals the lowest number
+        loose -= {here for here, _ in votes}
+    return np.asarray(home, dtype=np.int64)[piece]
 
 
 def _igraph() -> Any:

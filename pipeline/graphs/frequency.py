@@ -33,13 +33,13 @@ def frequencies(ops: Sequence[str], table: Mapping[str, float]) -> list[float]:
     `Add`) and without `Resource` at its beginning (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, that of the
     highest version. One without a relative was never seen: 0.
     """
-    relatives: dict[str, str] = {}
-    for op in sorted(table, key=lambda op: (_version(op), op)):
-        relatives[_stem(op)] = op
-    found = {}
-    for op in set(ops):
-        relative = op if op in table else relatives.get(_stem(op))
-        found[op] = 0.0 if relative is None else float(table[relative])
+    found = {op: float(table[op]) for op in set(ops) if op in table}
+    missing = set(ops) - set(found)
+    if missing:
+        relatives = {_stem(op): op for op in sorted(table, key=lambda op: (_version(op), op))}  # the last one stays
+        for op in missing:
+            relative = relatives.get(_stem(op))
+            found[op] = 0.0 if relative is None else float(table[relative])
     return [found[op] for op in ops]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.pipeline.graphs import fluid
+from driple.pipeline.graphs.fluid import communities
 from driple.pipeline.graphs.frequency import frequencies, op_frequency
 from driple.pipeline.graphs.levels import levels
 from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, tidy_edges, undirected
@@ -41,7 +41,7 @@ def group(
     """
     nodes = len(graph.ops)
     count = group_count(policy, nodes, context)
-    found = _communities(nodes, undirected(graph.edges, nodes), count, seed)
+    found = communities(nodes, undirected(graph.edges, nodes), count, seed)
     groups = _in_order(found, levels(graph.ops, graph.edges)[0])
     per_op = np.stack([np.asarray(frequencies(graph.ops, frequency)), graph.bytes, np.ones(nodes)], axis=1)
     features = np.zeros((count, len(FEATURES)))
@@ -73,38 +73,6 @@ def recipe_of(
     kept = list(graphs)
     table = op_frequency(kept) if frequency is None else dict(frequency)
     return Recipe(policy, table, size_batches(len(graph.ops) for graph in kept), seed)
-
-
-def _communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
-    if count in (1, nodes):
-        return fluid.communities(nodes, edges, count, seed)
-    component = fluid.components(nodes, edges)
-    if not component.any():
-        return fluid.communities(nodes, edges, count, seed)
-    result: NDArray[np.int64] = np.empty(nodes, dtype=np.int64)
-    taken = 0
-    for members, share in _shares(component, count):
-        number: NDArray[np.int64] = np.full(nodes, -1, dtype=np.int64)
-        number[members] = np.arange(len(members))
-        own = number[edges]
-        own = own[(own >= 0).all(axis=1)]
-        result[members] = taken + fluid.communities(len(members), own, share, seed)
-        taken += share
-    return result
-
-
-def _shares(component: NDArray[np.int64], count: int) -> list[tuple[NDArray[np.int64], int]]:
-    """The pieces of a graph, largest first, each with its number of groups: by size, and at least 1."""
-    sizes = np.bincount(component)
-    order = np.argsort(-sizes, kind="stable")
-    if len(sizes) >= count:
-        pieces = [np.flatnonzero(component == number) for number in order[: count - 1].tolist()]
-        rest = np.flatnonzero(np.isin(component, order[count - 1 :]))
-        return [(piece, 1) for piece in (*pieces, rest)]
-    shares: NDArray[np.int64] = np.ones(len(sizes), dtype=np.int64)
-    for _ in range(count - len(sizes)):  # the next group goes where groups are largest
-        shares[np.where(shares < sizes, sizes / shares, 0.0).argmax()] += 1
-    return [(np.flatnonzero(component == number), int(shares[number])) for number in order.tolist()]
 
 
 def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,8 +17,10 @@ def levels(ops: Sequence[str], edges: NDArray[np.int64]) -> tuple[NDArray[np.int
     Such ops get levels all the same: the first of them is taken as if what it still waits for were done.
     """
     count = len(ops)
-    back = np.array([op in LOOP_BACK for op in ops], dtype=bool)
-    forward = edges[~back[edges[:, 0]]]
+    forward = edges
+    if not LOOP_BACK.isdisjoint(ops):
+        back = np.array([op in LOOP_BACK for op in ops], dtype=bool)
+        forward = edges[~back[edges[:, 0]]]
     forward = forward[np.argsort(forward[:, 0], kind="stable")]
     begins = np.concatenate([[0], np.cumsum(np.bincount(forward[:, 0], minlength=count))]).tolist()
     following = forward[:, 1].tolist()

@@ -1,19 +1,60 @@
-"""The shapes of each op's outputs: those that the file says."""
+"""The shapes of each op's outputs: those that the file says, or else those that follow from the ops before.
+
+A GraphDef has shapes if it was made with `as_graph_def(add_shapes=True)`. One without has those of constants,
+placeholders and variables, and TensorFlow works out the rest whenever it reads it. `shape_rules.py` does so for the ops
+of ordinary training graphs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from driple.pipeline.graphs.functions import Node
-from driple.pipeline.graphs.schema import Message
+import numpy as np
 
-Shape = list[int] | None
-"""-1 for an unknown dimension, None for an unknown rank."""
+from driple.pipeline.graphs.functions import Node
+from driple.pipeline.graphs.levels import LOOP_BACK, levels
+from driple.pipeline.graphs.schema import Message, dtype_name
+from driple.pipeline.graphs.shape_rules import OpView, Shape, Values, follow
+
+_MOST_VALUES = 64
+"""Constants with more elements than this are no shapes, axes or paddings."""
 
 
 def output_shapes(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
     """Per node the shape of each output; None where not even their number is known."""
-    return [_stated(node) for node in nodes]
+    if any("_output_shapes" in node.attributes for node in nodes):  # then an op without has no outputs
+        return [_stated(node) or [] for node in nodes]
+    return _worked_out(nodes, index)
+
+
+def _worked_out(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
+    edges = [(index[name], position) for position, node in enumerate(nodes) for name, _ in node.inputs]
+    level, _ = levels([node.op for node in nodes], np.asarray(edges, dtype=np.int64).reshape(-1, 2))
+    shapes: list[list[Shape] | None] = [None] * len(nodes)
+    values: list[list[Values]] = [[] for _ in nodes]
+    for position in np.argsort(level, kind="stable").tolist():
+        node = nodes[position]
+        shapes[position] = _stated(node)
+        if node.op == "Const":
+            values[position] = [_constant(node)]
+        if shapes[position] is not None:
+            continue
+        sources = [(index[name], output) for name, output in node.inputs if nodes[index[name]].op not in LOOP_BACK]
+        view = OpView(
+            node.op,
+            node.attributes,
+            [_nth(shapes[source] or [], output) for source, output in sources],
+            [_nth(values[source], output) for source, output in sources],
+        )
+        try:
+            shapes[position], values[position] = follow(view)
+        except (IndexError, TypeError, ValueError, ZeroDivisionError):  # a graph that TensorFlow would refuse
+            shapes[position] = None
+    return shapes
+
+
+def _nth(items: Sequence[list[int] | None], position: int) -> list[int] | None:
+    return items[position] if position < len(items) else None
 
 
 def _stated(node: Node) -> list[Shape] | None:
@@ -26,6 +67,25 @@ def _stated(node: Node) -> list[Shape] | None:
             return [shape_of((tensor.get("tensor_shape") or [{}])[-1])]
         for shape in found.get("shape", []):
             return [shape_of(shape)]
+    return None
+
+
+def _constant(node: Node) -> Values:
+    """The elements of a small constant of whole numbers."""
+    for tensor in node.attributes.get("value", {}).get("tensor", []):
+        shape = shape_of((tensor.get("tensor_shape") or [{}])[-1])
+        dtype = dtype_name((tensor.get("dtype") or [0])[-1])
+        if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
+            return None
+        count = int(np.prod(shape, dtype=np.int64))
+        if not 0 <= count <= _MOST_VALUES:
+            return None
+        packed: bytes = (tensor.get("tensor_content") or [b""])[-1]
+        if packed:
+            width = 4 if dtype == "int32" else 8
+            return [int(item) for item in np.frombuffer(packed[: count * width], dtype=f"<i{width}")]
+        items: list[int] = tensor.get("int_val") or tensor.get("int64_val") or [0]
+        return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one stands for those after it
     return None
 
 

@@ -82,8 +82,8 @@ def test_every_task_of_every_run_is_a_row(examples: list[Path], tmp_path: Path) 
     from driple.pipeline.load import load_run
     from driple.pipeline.metrics import task_metrics
 
-    for run in examples:
-        copy(run, tmp_path / "traces")
+    for example in examples:
+        copy(example, tmp_path / "traces")
     report = done(tmp_path / "traces", tmp_path / "out")
     assert (report.found, report.computed, report.set_aside, report.exit_code) == (len(examples), len(examples), [], 0)
     datasets = {found.setting: read(Path(found.file), found.setting) for found in report.settings}

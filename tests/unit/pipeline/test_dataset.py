@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -43,9 +44,12 @@ def row(run: str, task: str | None, graph: str, **values: Any) -> Row:
 def sample() -> Dataset:
     a, b = op_graph(40, 1), op_graph(7, 2)
     groups = {
-        "group_bytes": np.array([1.5, 2.0]), "group_size": np.array([3.0, 4.0]), "group_frequency": np.array([0.1, 0.2]),
-        "edge_src": np.array([0], dtype=np.int32), "edge_dst": np.array([1], dtype=np.int32),
-    }  # fmt: skip
+        "group_bytes": np.array([1.5, 2.0]),
+        "group_size": np.array([3.0, 4.0]),
+        "group_frequency": np.array([0.1, 0.2]),
+        "edge_src": np.array([0], dtype=np.int32),
+        "edge_dst": np.array([1], dtype=np.int32),
+    }
     keys = [graph_key(OPS, a), graph_key(OPS, b), graph_key(GROUPS, groups)]
     rows = [
         row(f"run{r}", f"worker:{t}", keys[r % 2], gpu_burst_s=r / 7, flags=["x:1"])
@@ -129,8 +133,6 @@ def _edited(path: Path, **metadata: str) -> None:
 
 
 def _pipe(path: Path) -> None:
-    import os
-
     path.unlink()
     os.mkfifo(path)
 

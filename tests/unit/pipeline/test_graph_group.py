@@ -36,7 +36,7 @@ POLICIES = ("none", "uniform:1", "uniform:4", "uniform:1000", "sqrt", "linear:3"
 
 
 @st.composite
-def graphs(draw: st.DrawFn, connected: bool = True, most: int = 40) -> OpGraph:
+def graphs(draw: st.DrawFn, connected: bool = True, most: int = 30) -> OpGraph:
     nodes = draw(st.integers(1, most))
     ops = draw(st.lists(st.sampled_from(OPS), min_size=nodes, max_size=nodes))
     number = st.integers(0, nodes - 1)
@@ -76,6 +76,7 @@ def test_every_op_is_in_one_group_and_no_group_is_empty_or_in_pieces(graph: OpGr
         assert whole.subgraph(np.flatnonzero(grouped.groups == number).tolist()).is_connected(mode="weak")
 
 
+@settings(max_examples=50)
 @given(graphs(connected=False), st.sampled_from(POLICIES))
 def test_features_are_sums_and_edges_are_those_between_groups(graph: OpGraph, policy: str) -> None:
     frequency = op_frequency([graph])
@@ -89,6 +90,7 @@ def test_features_are_sums_and_edges_are_those_between_groups(graph: OpGraph, po
     assert (grouped.features.dtype, grouped.edges.dtype, grouped.groups.dtype) == (np.float64, np.int64, np.int64)
 
 
+@settings(max_examples=50)
 @given(graphs(connected=False), st.integers(1, 50))
 def test_a_graph_in_pieces_gets_as_many_groups_as_any_other(graph: OpGraph, count: int) -> None:
     grouped = group(graph, f"uniform:{count}", {})
@@ -104,6 +106,7 @@ def test_pieces_share_groups_by_their_size() -> None:
     assert few.groups.tolist() in ([0] * 80 + [1] * 3, [1] * 80 + [0] * 3)
 
 
+@settings(max_examples=30)
 @given(graphs(), st.randoms(use_true_random=False))
 def test_the_order_of_edges_does_not_matter(graph: OpGraph, shuffler: random.Random) -> None:
     edges = graph.edges.tolist()
@@ -119,6 +122,12 @@ def test_groups_go_from_the_first_ops_to_the_last() -> None:
     assert grouped.groups.tolist() == sorted(grouped.groups.tolist())
     assert grouped.edges.tolist() == [[number, number + 1] for number in range(5)]
     assert undirected(np.array([[3, 1], [1, 3], [2, 2]]), 4).tolist() == [[1, 3]]
+
+
+def test_a_very_long_graph_is_cut_and_not_poured() -> None:
+    grouped = group(chain(10_000), "uniform:4", {})
+    assert grouped.groups.tolist() == sorted(grouped.groups.tolist())
+    assert grouped.features[:, 2].tolist() == pytest.approx([2500] * 4, abs=2)
 
 
 def test_the_seed_decides(checkout: Path) -> None:
@@ -152,7 +161,7 @@ print(digest.hexdigest())
 
 def test_every_process_finds_the_same(checkout: Path) -> None:
     outputs = set()
-    for seed in ("0", "1", "random"):
+    for seed in ("1", "random"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", DIGEST, str(checkout / "tests/data/graphs")]
         outputs.add(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
@@ -176,14 +185,14 @@ def test_a_graph_alone_gets_the_number_of_groups_that_it_had_in_its_dataset(size
 
 
 def test_a_recipe_travels_as_json_and_does_the_same_on_the_other_side() -> None:
-    dataset = [chain(nodes) for nodes in (5, 40, 900, 2000)]
+    dataset = [chain(nodes) for nodes in (5, 40, 200, 400)]
     recipe = recipe_of(dataset, "proportional", seed=4)
-    assert recipe.batches == SizeBatches((2000,), (3,))
+    assert recipe.batches == SizeBatches((400,), (2,))
     back = from_plain(Recipe, to_plain(recipe))
     assert back == recipe
     for graph in dataset:
         assert np.array_equal(back.group(graph).groups, recipe.group(graph).groups)
-        assert len(recipe.group(graph).features) == 3
+        assert len(recipe.group(graph).features) == 2
 
 
 def test_proportional_needs_its_dataset() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.manifest import Manifest
+from driple.contracts.rundir import RunPaths
 from driple.contracts.runspec import JobSpec
 from driple.contracts.setting import Setting
 from driple.pipeline import rows as making
@@ -98,7 +99,7 @@ def test_graphs_are_read_once_and_not_kept_for_ever(
     monkeypatch.setattr(making, "_GRAPHS_KEPT", 2)
     shutil.copytree(example, tmp_path / "run")
     manifest = Manifest.read(example / "run.json")
-    paths = making.RunPaths(tmp_path, "", "run")
+    paths = RunPaths(tmp_path, "", "run")
     first = making._graph(paths, manifest)
     paths.graph("worker").unlink()
     assert making._graph(paths, manifest) is first

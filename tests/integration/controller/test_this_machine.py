@@ -1,0 +1,68 @@
+"""Runs on this machine itself: asked for, and where a lab cannot be made."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from driple.contracts.errors import BadInput
+from driple.contracts.manifest import SEALED, Manifest
+from driple.orchestrator import run as running
+from driple.orchestrator.experiment import load_experiment
+from driple.orchestrator.lab.client import Lab, LabImpossible
+from driple.orchestrator.notify import Notify
+from driple.orchestrator.plan import plan
+from driple.orchestrator.sweep import Options
+
+pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
+
+TEXT = """\
+setting: {setting}
+hosts: {hosts}
+workloads: [{{model: lenet, image_size: 32, batch_size: 2, width: 0.125}}]
+steps: 20
+warmup_steps: 1
+threads: 1
+{more}
+"""
+
+
+def sweep(folder: Path, setting: str, hosts: str, more: str = "", parallel: int | None = None) -> list[Manifest]:
+    (folder / "e.yaml").write_text(TEXT.format(setting=setting, hosts=hosts, more=more))
+    experiment = load_experiment(folder / "e.yaml")
+    options = Options(output=folder / "traces", parallel=parallel)
+    results = running.run_sweep(experiment, plan(experiment), frozenset(), options, notify=Notify())
+    assert [str(result.failure) for result in results if result.failure] == []
+    return [Manifest.read(path) for path in (folder / "traces" / "e").glob("*/run.json")]
+
+
+def test_local(tmp_path: Path) -> None:
+    (manifest,) = sweep(tmp_path, "cpu-p1w1-pcie", "local")
+    assert manifest.status == SEALED
+    assert {host.kind for host in manifest.hosts.values()} == {"local"}
+    assert {task.traffic_source for task in manifest.tasks} == {"flows"}
+    (flows,) = (tmp_path / "traces" / "e").glob("*/trace/worker-0.flows.parquet")
+    assert max(pq.read_table(flows)["bytes_received"].drop_null().to_pylist()) > 20 * 4 * 1000
+
+
+def test_without_a_lab_it_is_this_machine_said_loudly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def impossible(**_: object) -> Lab:
+        raise LabImpossible("the kernel does not let this user make namespaces")
+
+    monkeypatch.setattr(Lab, "start", impossible)
+    with caplog.at_level(logging.WARNING):
+        (manifest,) = sweep(tmp_path, "cpu-p1w1-1g", "lab")
+    assert "NO LAB" in caplog.text and "namespaces" in caplog.text
+    assert manifest.status == SEALED
+    assert {host.kind for host in manifest.hosts.values()} == {"local"} and len(manifest.hosts) == 2
+    assert {task.traffic_source for task in manifest.tasks} == {"flows"}
+
+
+def test_a_lab_has_one_condition_at_a_time(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--parallel"):
+        sweep(tmp_path, "cpu-p1w1-1g", "lab", "network: {loss: [0%, 1%]}", parallel=2)

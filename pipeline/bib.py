@@ -33,6 +33,8 @@ PAUSE = {NETWORK: 0.2, BUSY: 0.05, LEVEL: 0.0}
 longer than this share of a step is no flicker either, where steps are known."""
 PAUSE_OF_IDLE = 0.5
 """Nor is a pause of more than this share of a typical idle span closed: idle may be as short as that."""
+UNSURE = 2.5
+"""Up to so many samples, however, anything may be flicker."""
 SEPARATION = 4.0
 """Two levels are real where their means differ by so many standard deviations of the samples around them. The best split
 of a normal distribution reaches 2.6, that of a uniform one 3.5 ..."""
@@ -40,6 +42,8 @@ CONTRAST = {NETWORK: 0.2, BUSY: 0.5, LEVEL: 0.0}
 """... or where idle is at most this share of burst, in series whose zero means rest."""
 FLOOR = {NETWORK: 100_000.0, BUSY: 5.0, LEVEL: 0.0}
 """Less than this (B/s, %) is rest, whatever its shape: keep-alives, housekeeping."""
+PACKETS_FLOOR = 100.0
+"""The same in packets a second."""
 ABSURD = 3.0
 """Points further from the median than so many times all but the very furthest are absurd."""
 ABSURD_SHARE = 0.001
@@ -119,14 +123,15 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
     flags += _count("gaps", int(np.count_nonzero(times.after_gap)))
     if step_s is not None and refresh.period_s is not None and step_s < FINEST * refresh.period_s:
         flags.append("step_finer_than_refresh")
+    floor = PACKETS_FLOOR if series.unit == "packets/s" else FLOOR[series.kind]
     split = split_without_tail(ordered)
     if split is not None:
         high = _labels(samples, times, split, series.kind, step_s)
         spans = spans_of(high, times)
-        if _separate(samples.value, times, high, series.kind):
+        if _separate(samples.value, times, high, series.kind, floor):
             bib = _of_bursts(samples.value, times, high, spans, refresh, flags)
             return Analysis(bib, samples.t_s, samples.value, spans, split.threshold)
-    bib = _of_flat(samples.value, times, series.kind, refresh, step_s, flags)
+    bib = _of_flat(samples.value, times, floor, refresh, step_s, flags)
     return Analysis(bib, samples.t_s, samples.value, None, None)
 
 
@@ -163,7 +168,7 @@ def _labels(
 ) -> NDArray[np.bool_]:
     """Which samples are of bursts, flicker merged as the kind of series allows."""
     pause = PAUSE[kind]
-    never_s = pause * step_s if pause and step_s is not None else np.inf
+    never_s = max(pause * step_s, UNSURE * samples.period_s) if pause and step_s is not None else np.inf
     levels = split.low, split.high
     high = without_flicker(samples.value > split.threshold, times, samples.value, levels, FLICKER, never_s)
     if pause:
@@ -176,15 +181,15 @@ def _labels(
     return high
 
 
-def _separate(value: FloatArray, times: Grid, high: NDArray[np.bool_], kind: str) -> bool:
+def _separate(value: FloatArray, times: Grid, high: NDArray[np.bool_], kind: str, floor: float) -> bool:
     """Whether there are two levels at all: one line with noise also has a best split."""
     if high.all() or not high.any():
         return False
     duration = times.duration_s
     (burst, burst_sd), (idle, idle_sd) = (_mean_sd(value[which], duration[which]) for which in (high, ~high))
-    if kind == NETWORK and burst < FLOOR[kind]:
+    if kind == NETWORK and burst < floor:
         return False
-    if kind == BUSY and burst - idle < FLOOR[kind]:
+    if kind == BUSY and burst - idle < floor:
         return False
     if CONTRAST[kind] and idle <= CONTRAST[kind] * burst:
         return True
@@ -240,13 +245,13 @@ def _of_bursts(
 
 
 def _of_flat(
-    value: FloatArray, times: Grid, kind: str, refresh: Refresh, step_s: float | None, flags: list[str]
+    value: FloatArray, times: Grid, floor: float, refresh: Refresh, step_s: float | None, flags: list[str]
 ) -> Bib:
     """One level: rest or burst by how high it is, for the step or for as long as was looked."""
     level = float(np.average(value, weights=times.duration_s))
     length = step_s if step_s is not None else float(np.sum(times.duration_s))
     found = tuple(flags) if step_s is not None else (*flags, "duration_is_time_observed")
-    if level <= FLOOR[kind]:
+    if level <= floor:
         return Bib(
             IDLE,
             burst_s=0.0,

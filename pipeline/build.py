@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -240,14 +241,14 @@ def _look(traces: Sequence[Path], report: Report) -> list[_Run]:
             try:
                 if fault is not None:
                     raise CorruptRun(fault)
-                manifest_sha256 = inputs_sha256(folder / MANIFEST)
-                manifest = read_manifest(folder)
+                run = _glance(folder)
             except CorruptRun as error:
                 report.set_aside.append(LeftOut(str(folder), str(error).replace(f"{folder}/", "")))
                 continue
-            run = _Run(
-                folder, manifest.run_id, str(manifest.run.setting), manifest_sha256, manifest.started_real_s or 0.0
-            )
+            except Exception as error:  # no run may stop the others, whatever its manifest holds
+                reason = f"unforeseen {type(error).__name__} in {MANIFEST}"
+                report.set_aside.append(LeftOut(str(folder), reason, traceback.format_exc()))
+                continue
             other = chosen.setdefault(run.run_id, run)
             if other is not run:
                 later, earlier = sorted((run, other), key=lambda one: (one.started_s, str(one.folder)), reverse=True)
@@ -258,6 +259,12 @@ def _look(traces: Sequence[Path], report: Report) -> list[_Run]:
         where = ", ".join(map(str, traces))
         raise BadInput(f"{where}: no run directories (a folder with {MANIFEST}) in it; driple-run makes them")
     return sorted(chosen.values(), key=lambda run: (run.setting, run.run_id))
+
+
+def _glance(folder: Path) -> _Run:
+    inputs = inputs_sha256(folder / MANIFEST)
+    manifest = read_manifest(folder)
+    return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, manifest.started_real_s or 0.0)
 
 
 def _begin(setting: str, options: Options) -> _State:

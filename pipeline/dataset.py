@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from driple.contracts.errors import BadInput, shown
+from driple.contracts.errors import BadInput, DripleError, shown
 from driple.contracts.metrics import RESOURCES, TARGETS
 from driple.contracts.rundir import replacing
 
@@ -234,12 +234,27 @@ def to_bytes(dataset: Dataset, metadata: Mapping[str, Any]) -> bytes:
     ) as writer:
         # A part at a time: of a large dataset, the lists of all graphs at once would be most of the memory of a build.
         for start in range(0, len(rows), _GROUP_ROWS):
-            part = rows[start : start + _GROUP_ROWS]
+            part = slice(start, start + _GROUP_ROWS)
             graphs = [
-                dataset.graphs[row["graph"]] if owner else {} for row, owner in zip(part, owners[start:], strict=False)
+                dataset.graphs[row["graph"]] if first else {}
+                for row, first in zip(rows[part], firsts[part], strict=True)
             ]
             writer.write_table(pa.table([*_row_arrays(rows[part]), *_list_arrays(graphs)], schema=schema))
     return bytes(stream.getvalue())
+
+
+def check(rows: Sequence[Row]) -> None:
+    """Makes sure that rows can be written, so that one run's odd values do not come to light with all the others'.
+
+    Raises:
+        ValueError: a value that its column cannot hold.
+    """
+    import pyarrow as pa
+
+    try:
+        list(_row_arrays(rows))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"a value that no column can hold: {_line(error)}") from None
 
 
 def put(content: bytes, path: Path) -> bool:
@@ -250,7 +265,7 @@ def put(content: bytes, path: Path) -> bool:
         with replacing(path, "wb") as stream:
             stream.write(content)
     except OSError as error:
-        raise BadInput(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise DripleError(f"{path}: cannot be written: {error.strerror or error}") from None
     return True
 
 

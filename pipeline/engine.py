@@ -36,6 +36,7 @@ _DIED = {
     "TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "WorkerCrashedError", "RayActorError",
     "ActorDiedError", "OutOfMemoryError",
 }  # fmt: skip
+_LOST = {"CancelledError", "FutureCancelledError", "RaySystemError"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +114,12 @@ def connected(engine: Engine) -> Iterator[Pool]:
 @contextmanager
 def _local(engine: Engine) -> Iterator[Pool]:
     joblib = _library("joblib", "pipeline")
-    yield Pool(joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered"))
-    if engine.jobs > 1:
-        _library("joblib.externals.loky", "pipeline").get_reusable_executor().shutdown(wait=True)
+    try:
+        yield Pool(joblib.Parallel(n_jobs=engine.jobs, return_as="generator_unordered"))
+    finally:
+        if engine.jobs > 1:
+            loky = _library("joblib.externals.loky", "pipeline")
+            loky.get_reusable_executor().shutdown(wait=True, kill_workers=True)
 
 
 @contextmanager
@@ -185,7 +189,7 @@ def _foreseen(error: Exception) -> Exception:
     if isinstance(error, ImportError):
         where = "here and on every worker of a cluster"
         return DripleError(f"a worker cannot start ({_line(error)}): pip install 'driple[pipeline]' {where}")
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) or type(error).__name__ in _LOST:
         return DripleError(f"the connection to the cluster was lost: {_line(error)}")
     return error
 

@@ -23,7 +23,7 @@ from driple.contracts.rundir import RunPaths
 from driple.contracts.runspec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.zoo import MODELS
-from driple.pipeline.dataset import MEASURED, OPS, SIMULATED, Graph, Row, graph_key
+from driple.pipeline.dataset import MEASURED, OPS, SIMULATED, Graph, Row, check, graph_key
 from driple.pipeline.splits import architecture_side, random_side
 
 if TYPE_CHECKING:
@@ -135,6 +135,10 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
     shared = {**_identity(manifest), **_provenance(manifest, inputs), **about}
     job = read_json_file(paths.job, JobSpec.from_json)
     rows = tuple({**shared, **_task(manifest, record, job), **_metrics(run, record.task)} for record in manifest.tasks)
+    try:
+        check(rows)
+    except ValueError as error:
+        raise CorruptRun(str(error)) from None
     return RunRows(rows, {about["graph"]: graph})
 
 

@@ -29,7 +29,7 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
         raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
     try:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
-    except (arrow.ArrowException, OSError):
+    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are no text
         raise BadInput("not a Parquet file (cut short?)") from None
     metadata = table.schema.metadata or {}
     if metadata.get(b"driple.schema") != SCHEMA:

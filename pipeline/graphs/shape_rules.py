@@ -16,6 +16,8 @@ Shape = list[int] | None
 Values = list[int] | None
 """Elements of a small tensor of whole numbers, where they are known: shapes, axes, paddings."""
 
+MOST_OUTPUTS = 10_000
+
 
 @dataclass(frozen=True)
 class OpView:
@@ -210,10 +212,11 @@ def _packed(view: OpView) -> list[Shape]:
 
 def _unpacked(view: OpView) -> list[Shape]:
     shape = view.shapes[0]
+    count = min(view.number("num"), MOST_OUTPUTS)
     if shape is None:
-        return [None] * view.number("num")
+        return [None] * count
     axis = view.number("axis") % len(shape)
-    return [shape[:axis] + shape[axis + 1 :]] * view.number("num")
+    return [shape[:axis] + shape[axis + 1 :]] * count
 
 
 def _concatenated(view: OpView) -> list[Shape]:
@@ -227,7 +230,7 @@ def _concatenated(view: OpView) -> list[Shape]:
 
 
 def _split(view: OpView) -> list[Shape]:
-    count, axis, shape = view.number("num_split", 1), view.values[0], view.shapes[1]
+    count, axis, shape = min(view.number("num_split", 1), MOST_OUTPUTS), view.values[0], view.shapes[1]
     if not axis or not shape:
         return [None] * count
     at = axis[0] % len(shape)

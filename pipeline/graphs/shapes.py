@@ -16,8 +16,11 @@ from driple.pipeline.graphs.levels import LOOP_BACK, levels
 from driple.pipeline.graphs.schema import Message, dtype_name
 from driple.pipeline.graphs.shape_rules import OpView, Shape, Values, follow
 
-_MOST_VALUES = 64
-"""Constants with more elements than this are no shapes, axes or paddings."""
+MOST_VALUES = 64
+"""What has more elements than this is no shape, axis or padding."""
+MOST_AXES = 32
+LARGEST = 2**40
+"""Of a dimension or an element. With these three, no file can make us work without end."""
 
 
 def output_shapes(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
@@ -47,10 +50,18 @@ def _worked_out(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Sh
             [_nth(values[source], output) for source, output in sources],
         )
         try:
-            shapes[position], values[position] = follow(view)
-        except (IndexError, TypeError, ValueError, ZeroDivisionError):  # a graph that TensorFlow would refuse
-            shapes[position] = None
+            found, elements = follow(view)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # a graph that TensorFlow would refuse
+            continue
+        shapes[position] = found and [_sane(shape, MOST_AXES) for shape in found]
+        values[position] = [_sane(items, MOST_VALUES) for items in elements]
     return shapes
+
+
+def _sane(items: list[int] | None, most: int) -> list[int] | None:
+    if items is None or len(items) > most or any(abs(item) > LARGEST for item in items):
+        return None
+    return items
 
 
 def _nth(items: Sequence[list[int] | None], position: int) -> list[int] | None:
@@ -78,7 +89,7 @@ def _constant(node: Node) -> Values:
         if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
             return None
         count = int(np.prod(shape, dtype=np.int64))
-        if not 0 <= count <= _MOST_VALUES:
+        if not 0 <= count <= MOST_VALUES:
             return None
         packed: bytes = (tensor.get("tensor_content") or [b""])[-1]
         if packed:

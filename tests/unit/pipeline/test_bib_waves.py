@@ -55,7 +55,7 @@ def wave(
     return Wave(t, value, float(np.mean(bursts)), float(np.mean(idles[1:])), float(np.mean((base + level)[inside])))
 
 
-@settings(max_examples=60)
+@settings(max_examples=150, derandomize=True)
 @given(
     burst=st.integers(8, 120),
     idle=st.integers(8, 120),

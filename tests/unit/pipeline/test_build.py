@@ -217,6 +217,17 @@ def _no_graph(run: Path) -> None:
     reseal(run)
 
 
+def _odd_values(run: Path) -> None:
+    manifest = Manifest.read(run / "run.json")
+    first, *others = manifest.tasks
+    odd = replace(first, quality={"loop": {"missed_pct": "many"}})
+    replace(manifest, tasks=(odd, *others)).write(run / "run.json")
+
+
+def _huge_number(run: Path) -> None:
+    reseal(run, attempt=2**70)
+
+
 def _reaches_out(run: Path) -> None:
     manifest = Manifest.read(run / "run.json")
     replace(manifest, checksums={**manifest.checksums, "../../../secret": "0"}).write(run / "run.json")
@@ -236,6 +247,8 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "folder for a file": (_folder_for_file, "steps/worker-0.parquet: not a regular file"),
     "not a graph": (_not_a_graph, "graph/worker.parquet: a Parquet file, but not of a graph"),
     "no graph": (_no_graph, "graph/worker.parquet: missing"),
+    "odd values": (_odd_values, "a value that no column can hold"),
+    "huge number": (_huge_number, "a value that no column can hold"),
     "reaches out": (_reaches_out, "../../../secret: outside the run's folder"),
 }
 
@@ -385,6 +398,19 @@ def test_two_processes_give_the_bytes_of_one(examples: list[Path], tmp_path: Pat
     for path in (tmp_path / "one").glob("*.parquet"):
         assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes()
     assert seen == [(count, 4, 0) for count in range(5)]
+
+
+def test_the_example_of_the_document_runs(
+    traces: Path, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(traces, tmp_path / "datasets")
+    text = (checkout / "docs/DATASETS.md").read_text()
+    example = text.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(example.replace("cpu-p1w2-1g", only_file(tmp_path / "datasets").stem), names)
+    assert set(names["ops"]) == set(names["frequency"])
+    assert names["worker"]["op_type"] is None  # the first row of the graph is a server's
 
 
 def test_graphs_of_repetitions_stand_once(traces: Path, tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.graph import OpGraph, read_graph
+from driple.pipeline.graphs import prototext
+from driple.pipeline.graphs.functions import laid_open
+from driple.pipeline.graphs.schema import GRAPH
+from driple.pipeline.graphs.shapes import output_shapes
 
 BATCH = 8
 
@@ -120,6 +124,62 @@ def test_control_edges_do_not_count_and_outputs_are_edges_from_their_op(tmp_path
     assert graph.ops == ("Relu", "Split", "Add")
     assert graph.edges.tolist() == [[0, 1], [1, 2]]  # b to c twice is one edge
     assert graph.left_out == 1
+
+
+def test_shapes_that_a_file_leaves_out_are_worked_out(graphs: Path) -> None:
+    assert same(read_graph(graphs / "bare.pb"), read_graph(graphs / "tiny.pb"))
+
+
+INTS = """node { name: "%s" op: "Const" attr { key: "dtype" value { type: DT_INT32 } } attr { key: "value" value {
+    tensor { dtype: DT_INT32 tensor_shape { dim { size: %d } } %s } } } }
+"""
+
+
+def ints(name: str, *values: int) -> str:
+    return INTS % (name, len(values), " ".join(f"int_val: {value}" for value in values))
+
+
+def number(key: str, value: int) -> str:
+    return f'attr {{ key: "{key}" value {{ i: {value} }} }}'
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "more", "expected"),
+    [
+        ("Reshape", ("x", "to"), "", [2, 30]),
+        ("Transpose", ("x", "order"), "", [5, 3, 4]),
+        ("Sum", ("x", "first"), "", [4, 5]),
+        ("Sum", ("x", "first"), 'attr { key: "keep_dims" value { b: true } }', [1, 4, 5]),
+        ("Tile", ("x", "order"), "", [6, 0, 5]),
+        ("Pack", ("x", "x"), number("axis", -1), [3, 4, 5, 2]),
+        ("ConcatV2", ("x", "x", "first"), "", [6, 4, 5]),
+        ("StridedSlice", ("x", "b", "e", "s"), number("begin_mask", 1) + number("shrink_axis_mask", 2), [2, 5]),
+        ("StridedSlice", ("x", "b", "e", "s"), number("ellipsis_mask", 1) + number("new_axis_mask", 2), [3, 4, 5, 1]),
+        ("GatherV2", ("x", "to", "first"), "", [2, 4, 5]),
+        ("BatchMatMulV2", ("x", "x"), 'attr { key: "adj_y" value { b: true } }', [3, 4, 4]),
+        ("Mul", ("x", "y"), "", [3, 4, 5]),
+    ],
+)
+def test_the_rules_of_shapes(op: str, inputs: tuple[str, ...], more: str, expected: list[int]) -> None:
+    given = 'attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape { %s } } }'
+    text = node("x", "Placeholder", more=given % "dim { size: 3 } dim { size: 4 } dim { size: 5 }")
+    text += node("y", "Placeholder", more=given % "dim { size: 1 } dim { size: 5 }")
+    text += ints("to", 2, -1) + ints("order", 2, 0, 1) + ints("first", 0)
+    text += ints("b", 1, 1) + ints("e", 2, 2) + ints("s", 1, 1) + node("z", op, inputs, more)
+    nodes = laid_open(prototext.parse(text, GRAPH))
+    assert output_shapes(nodes, {item.name: position for position, item in enumerate(nodes)})[-1] == [expected]
+
+
+def test_an_op_without_a_rule_has_no_size_and_is_counted(tmp_path: Path) -> None:
+    graph = read_graph(written(tmp_path, node("a", "Mystery") + node("b", "Relu", ("a",))))
+    assert (graph.bytes.tolist(), graph.unsized) == ([0, 0], 2)
+
+
+def test_no_file_makes_us_work_without_end(tmp_path: Path) -> None:
+    text = ints("n0", 3, 5) + node("u", "Unpack", ("n0",), number("num", 2**40))
+    for step in range(1, 60):  # each twice as long, or of twice as many digits, as the one before
+        text += node(f"n{step}", "ConcatV2" if step < 30 else "Mul", (f"n{step - 1}",) * 2 + ("zero",) * (step < 30))
+    assert len(read_graph(written(tmp_path, text + ints("zero", 0))).ops) > 60
 
 
 def test_names_do_not_matter(tmp_path: Path, graphs: Path) -> None:

@@ -1,0 +1,1 @@
+"""What `driple-metrics` can read: one file a format, each to plain series."""

@@ -216,7 +216,7 @@ def markdown(found: dict[str, Any]) -> str:
 ## The work on traces
 
 {found["timed_runs"]} runs, workers up and warm, {
-        each_ms:.0f} ms of a processor for a run. CPU seconds say how quiet it was.
+        each_ms:.0f} ms of a processor each. CPU seconds say how quiet it was.
 
 | round | one worker, s | two workers, s | ratio | one, CPU s | two, CPU s |
 |---|---|---|---|---|---|

@@ -6,13 +6,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.pipeline.refresh import Refresh, find_refresh, real_updates
 from driple.pipeline.series import BUSY, LEVEL, NETWORK, FloatArray, Samples, Series, usable
 from driple.pipeline.spans import (
     Grid,
     Spans,
+    Weights,
     grid,
     spans_of,
     typical,
@@ -120,16 +120,15 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
     samples, ordered, absurd = _without_absurd(samples)
     flags += [*_count("absurd", absurd), *(["held"] if refresh.held else [])]
     times = grid(samples.t_s)
-    flags += _count("gaps", int(np.count_nonzero(times.after_gap)))
+    flags += _count("gaps", len(times.after_gap))
     if step_s is not None and refresh.period_s is not None and step_s < FINEST * refresh.period_s:
         flags.append("step_finer_than_refresh")
     floor = PACKETS_FLOOR if series.unit == "packets/s" else FLOOR[series.kind]
     split = split_without_tail(ordered)
     if split is not None:
-        high = _labels(samples, times, split, series.kind, step_s)
-        spans = spans_of(high, times)
-        if _separate(samples.value, times, high, series.kind, floor):
-            bib = _of_bursts(samples.value, times, high, spans, refresh, flags)
+        spans = _spans(samples.value, times, split, series.kind, step_s)
+        if _separate(samples.value, times, spans, series.kind, floor):
+            bib = _of_bursts(samples.value, times, spans, refresh, flags)
             return Analysis(bib, samples.t_s, samples.value, spans, split.threshold)
     bib = _of_flat(samples.value, times, floor, refresh, step_s, flags)
     return Analysis(bib, samples.t_s, samples.value, None, None)
@@ -139,7 +138,7 @@ def _updated(samples: Samples, known_s: float | None, step_s: float | None) -> t
     """Held values as the updates that they were. Of a rate from a counter that was seen to already."""
     if known_s is not None:
         return samples, Refresh(known_s, known_s > 1.5 * samples.period_s)
-    refresh = find_refresh(samples.t_s, samples.value, step_s=step_s)
+    refresh = find_refresh(samples.t_s, samples.value, step_s=step_s, period_s=samples.period_s)
     if refresh.held and refresh.period_s is not None:
         t_s, value = real_updates(samples.t_s, samples.value, refresh.period_s)
         samples = Samples(t_s, value, samples.dropped)
@@ -163,54 +162,54 @@ def _without_absurd(samples: Samples) -> tuple[Samples, FloatArray, int]:
     return Samples(samples.t_s[keep], samples.value[keep], samples.dropped), ordered, n - len(ordered)
 
 
-def _labels(
-    samples: Samples, times: Grid, split: Split, kind: str, step_s: float | None
-) -> NDArray[np.bool_]:
-    """Which samples are of bursts, flicker merged as the kind of series allows."""
+def _spans(value: FloatArray, times: Grid, split: Split, kind: str, step_s: float | None) -> Spans:
+    """Bursts and idle spans, flicker merged as the kind of series allows."""
     pause = PAUSE[kind]
-    never_s = max(pause * step_s, UNSURE * samples.period_s) if pause and step_s is not None else np.inf
-    levels = split.low, split.high
-    high = without_flicker(samples.value > split.threshold, times, samples.value, levels, FLICKER, never_s)
+    never_s = max(pause * step_s, UNSURE * times.period_s) if pause and step_s is not None else np.inf
+    weights = Weights(value, times, (split.low, split.high))
+    spans = without_flicker(spans_of(value > split.threshold, times), weights, FLICKER, never_s)
     if pause:
-        spans = spans_of(high, times)
         idle_s, burst_s = (typical(spans.duration_s[which]) for which in (~spans.high, spans.high))
         cycle_s = step_s if step_s is not None else idle_s + burst_s
-        high = without_pauses(high, times, min(pause * cycle_s, PAUSE_OF_IDLE * idle_s))
+        spans = without_pauses(spans, min(pause * cycle_s, PAUSE_OF_IDLE * idle_s))
     if kind == NETWORK:  # bursts are whole now: what is still small beside them is a crumb
-        high = without_flicker(high, times, samples.value, levels, FLICKER, never_s)
-    return high
+        spans = without_flicker(spans, weights, FLICKER, never_s)
+    return spans
 
 
-def _separate(value: FloatArray, times: Grid, high: NDArray[np.bool_], kind: str, floor: float) -> bool:
+def _separate(value: FloatArray, times: Grid, spans: Spans, kind: str, floor: float) -> bool:
     """Whether there are two levels at all: one line with noise also has a best split."""
-    if high.all() or not high.any():
+    if spans.high.all() or not spans.high.any():
         return False
-    duration = times.duration_s
-    (burst, burst_sd), (idle, idle_sd) = (_mean_sd(value[which], duration[which]) for which in (high, ~high))
-    if kind == NETWORK and burst < floor:
+    middle = float(value[0])
+    distance = value - middle
+    weighted = distance * times.duration_s
+    time, first, second = (
+        np.add.reduceat(each, spans.first) for each in (times.duration_s, weighted, weighted * distance)
+    )
+    (burst, burst_var), (idle, idle_var) = (
+        _moments(time[which], first[which], second[which]) for which in (spans.high, ~spans.high)
+    )
+    if kind == NETWORK and burst + middle < floor:
         return False
     if kind == BUSY and burst - idle < floor:
         return False
-    if CONTRAST[kind] and idle <= CONTRAST[kind] * burst:
+    if CONTRAST[kind] and idle + middle <= CONTRAST[kind] * (burst + middle):
         return True
-    return burst - idle >= SEPARATION * float(np.sqrt((burst_sd**2 + idle_sd**2) / 2))
+    return burst - idle >= SEPARATION * float(np.sqrt((burst_var + idle_var) / 2))
 
 
-def _of_bursts(
-    value: FloatArray,
-    times: Grid,
-    high: NDArray[np.bool_],
-    spans: Spans,
-    refresh: Refresh,
-    flags: list[str],
-) -> Bib:
-    weight = times.duration_s
+def _moments(time: FloatArray, first: FloatArray, second: FloatArray) -> tuple[float, float]:
+    """Mean and variance from sums over time."""
+    total = float(np.sum(time))
+    mean = float(np.sum(first)) / total
+    return mean, max(0.0, float(np.sum(second)) / total - mean**2)
+
+
+def _of_bursts(value: FloatArray, times: Grid, spans: Spans, refresh: Refresh, flags: list[str]) -> Bib:
     bursts, idles = spans.whole & spans.high, spans.whole & ~spans.high
     length = spans.duration_s
-    # A sample at an edge is part burst and part idle: it counts for the duration, and where there are others not for
-    # the amount.
-    inner = _inner(high, spans)
-    amounts = _span_means(value, np.where(inner, weight, 0.0), spans)
+    amounts, seconds = _amounts(value, times, spans)
     used, rest = (bursts if bursts.any() else spans.high), (idles if idles.any() else ~spans.high)
     count = int(np.count_nonzero(bursts))
     burst_s, idle_s = _mean(length[bursts]), _mean(length[idles])
@@ -224,13 +223,12 @@ def _of_bursts(
     for name, duration_s in (("burst_s", burst_s), ("idle_s", idle_s)):
         if duration_s is not None and refresh.period_s is not None and duration_s < FINEST * refresh.period_s:
             found.append(f"{name}_finer_than_refresh")
-    seconds = np.add.reduceat(np.where(inner, weight, 0.0), spans.first)
     return Bib(
         pattern=BURST_IDLE_BURST,
         burst_s=burst_s,
         idle_s=idle_s,
-        burst_amount=_mean_sd(amounts[used], seconds[used])[0],
-        idle_amount=_mean_sd(amounts[rest], seconds[rest])[0],
+        burst_amount=float(np.average(amounts[used], weights=seconds[used])),
+        idle_amount=float(np.average(amounts[rest], weights=seconds[rest])),
         bursts=count,
         period_s=_period(spans, burst_s, idle_s),
         refresh_s=refresh.period_s,
@@ -275,22 +273,18 @@ def _of_flat(
     )
 
 
-def _inner(high: NDArray[np.bool_], spans: Spans) -> NDArray[np.bool_]:
-    """Samples that are not at the edge of their span, or have to do because it has no others."""
-    inner = np.ones(len(high), dtype=bool)
+def _amounts(value: FloatArray, times: Grid, spans: Spans) -> tuple[FloatArray, FloatArray]:
+    """Mean value of each span, and the time that it was taken over.
+
+    A sample at an edge is part burst and part idle: it counts for the duration and, where there are others, not for the amount.
+    """
+    weighted = value * times.duration_s
+    total, seconds = np.add.reduceat(weighted, spans.first), np.add.reduceat(times.duration_s, spans.first)
     long = spans.last - spans.first >= 2
-    inner[spans.first[long]] = False
-    inner[spans.last[long]] = False
-    return inner
-
-
-def _span_means(value: FloatArray, weight: FloatArray, spans: Spans) -> FloatArray:
-    return np.add.reduceat(value * weight, spans.first) / np.add.reduceat(weight, spans.first)
-
-
-def _mean_sd(values: FloatArray, weights: FloatArray) -> tuple[float, float]:
-    mean = float(np.average(values, weights=weights))
-    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+    for edge in (spans.first[long], spans.last[long]):
+        total[long] -= weighted[edge]
+        seconds[long] -= times.duration_s[edge]
+    return total / seconds, seconds
 
 
 def _period(spans: Spans, burst_s: float | None, idle_s: float | None) -> float | None:

@@ -17,6 +17,8 @@ MIN_CHANGES = 5
 """Fewer say nothing about how often a value is refreshed."""
 _HELD = 1.5
 """Changes that are never closer than so many reads are the source's doing."""
+_QUICK = 0.1
+"""The share of changes that may be closer all the same."""
 _ON_THE_BEAT = 0.9
 """This share of the changes must fall on one beat: a timer's, and not the workload's, which is not so regular."""
 
@@ -31,7 +33,14 @@ class Refresh:
     """Whether the source is slower than the reads."""
 
 
-def find_refresh(t_s: FloatArray, value: FloatArray, *, counter: bool = False, step_s: float | None = None) -> Refresh:
+def find_refresh(
+    t_s: FloatArray,
+    value: FloatArray,
+    *,
+    counter: bool = False,
+    step_s: float | None = None,
+    period_s: float | None = None,
+) -> Refresh:
     """The refresh period of finite values at increasing times.
 
     Args:
@@ -39,19 +48,20 @@ def find_refresh(t_s: FloatArray, value: FloatArray, *, counter: bool = False, s
         value: what was read; of a counter, what it has counted.
         counter: whether a rest means that nothing happened, rather than that a value was held.
         step_s: the training step, where known: what changes just once a step is the workload's beat, not the source's.
+        period_s: the usual time between reads, where it is known already.
     """
     if len(t_s) < 2:
         return Refresh(None, False)
-    period = float(np.median(np.diff(t_s)))
+    period = period_s or float(np.median(np.diff(t_s)))
     changes = np.flatnonzero(value[1:] != value[:-1]) + 1
     if not len(changes):
         return Refresh(None, False)
     intervals = np.diff(t_s[changes])
-    if len(changes) < MIN_CHANGES or np.quantile(intervals, 0.1) <= _HELD * period:
+    if len(changes) < MIN_CHANGES or np.count_nonzero(intervals <= _HELD * period) > _QUICK * len(intervals):
         return Refresh(period, False)
     if not counter and len(np.unique(value[changes])) <= 2:
         return Refresh(period, False)  # an exact on-off wave: its edges are all that there is
-    quick = float(np.quantile(intervals, 0.1))
+    quick = float(np.quantile(intervals, _QUICK))
     guess = float(np.median(intervals[intervals < _HELD * quick]))
     beats = np.round(intervals / guess)
     refresh = float(np.median((intervals / beats)[beats <= 4]))

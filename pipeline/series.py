@@ -7,6 +7,7 @@ and for the averaged gauges of devices; for a momentary value it moves all edges
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class Samples:
     dropped: int
     """Samples left out: unknown, not finite, or not later than the one before."""
 
-    @property
+    @cached_property
     def period_s(self) -> float:
         """The usual time between two samples; 0 where there are not two."""
         return float(np.median(np.diff(self.t_s))) if len(self.t_s) > 1 else 0.0

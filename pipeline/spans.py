@@ -6,6 +6,7 @@ All of it works on whole arrays: an hour at 100 Hz has 360 000 samples, a build 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,10 @@ class Grid:
 
     start_s: FloatArray
     end_s: FloatArray
-    after_gap: NDArray[np.bool_]
-
-    @property
-    def duration_s(self) -> FloatArray:
-        """How long each sample stands."""
-        return self.end_s - self.start_s
+    duration_s: FloatArray
+    after_gap: NDArray[np.int64]
+    """Positions of samples before which there is a gap."""
+    period_s: float
 
 
 def grid(t_s: FloatArray) -> Grid:
@@ -39,11 +38,15 @@ def grid(t_s: FloatArray) -> Grid:
     elapsed = np.diff(t_s)
     period = float(np.median(elapsed)) if len(elapsed) else 0.0
     limit = GAP_PERIODS * period
-    if len(elapsed) and np.count_nonzero(elapsed > limit):
+    gap = np.flatnonzero(elapsed > limit) + 1
+    if len(gap):
         limit = max(limit, _IRREGULAR * float(np.quantile(elapsed, 0.95)))
-    gap = np.r_[False, elapsed > limit][: len(t_s)]
-    start = np.r_[t_s[:1] - period, t_s[:-1]]
-    return Grid(np.where(gap, t_s - period, start), t_s, gap)
+        gap = gap[elapsed[gap - 1] > limit]
+    start = np.empty_like(t_s)
+    start[1:] = t_s[:-1]
+    start[:1] = t_s[:1] - period
+    start[gap] = t_s[gap] - period
+    return Grid(start, t_s, t_s - start, gap, period)
 
 
 @dataclass(frozen=True)
@@ -56,23 +59,46 @@ class Spans:
     high: NDArray[np.bool_]
     start_s: FloatArray
     end_s: FloatArray
-    whole: NDArray[np.bool_]
-    """False for the first and the last of all, and for those beside a gap: nobody saw where they began or ended."""
+    after_gap: NDArray[np.bool_]
+    """Whether nothing is known before it."""
 
-    @property
+    @cached_property
+    def whole(self) -> NDArray[np.bool_]:
+        """False for the first and the last of all, and for those beside a gap: nobody saw where they began or ended."""
+        if not len(self.first):
+            return np.zeros(0, dtype=bool)
+        cut = np.r_[True, self.after_gap[1:], True]
+        return ~(cut[:-1] | cut[1:])
+
+    @cached_property
     def duration_s(self) -> FloatArray:
         """How long each lasts."""
         return self.end_s - self.start_s
 
+    def flipped(self, flip: NDArray[np.bool_]) -> Spans:
+        """With some of them turned over, and so one with their neighbours."""
+        if not flip.any():
+            return self
+        high = self.high ^ flip
+        begins = np.flatnonzero(np.r_[True, (high[1:] != high[:-1]) | self.after_gap[1:]])
+        ends = np.r_[begins[1:] - 1, len(high) - 1]
+        return Spans(
+            self.first[begins], self.last[ends], high[begins], self.start_s[begins], self.end_s[ends], self.after_gap[begins]
+        )
+
 
 def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
     """Stretches of equal labels; a gap ends one."""
-    begins = np.r_[True, (high[1:] != high[:-1]) | times.after_gap[1:]] if len(high) else np.zeros(0, bool)
-    first = np.flatnonzero(begins)
-    last = np.r_[first[1:] - 1, len(high) - 1] if len(first) else first
-    cut_before = np.r_[True, times.after_gap[first[1:]]] if len(first) else np.zeros(0, bool)
-    cut_after = np.r_[cut_before[1:], True] if len(first) else cut_before
-    return Spans(first, last, high[first], times.start_s[first], times.end_s[last], ~(cut_before | cut_after))
+    if not len(high):
+        none = np.zeros(0, dtype=np.int64)
+        return Spans(none, none, high, times.start_s, times.end_s, high)
+    first = np.r_[0, np.flatnonzero(high[1:] != high[:-1]) + 1]
+    after_gap = np.zeros(len(first), dtype=bool)
+    if len(times.after_gap):
+        first = np.union1d(first, times.after_gap)
+        after_gap = np.isin(first, times.after_gap)
+    last = np.r_[first[1:] - 1, len(high) - 1]
+    return Spans(first, last, high[first], times.start_s[first], times.end_s[last], after_gap)
 
 
 def typical(sizes: FloatArray) -> float:
@@ -84,48 +110,49 @@ def typical(sizes: FloatArray) -> float:
     return float(ordered[min(int(np.searchsorted(total, total[-1] / 2)), len(ordered) - 1)])
 
 
-def without_flicker(
-    high: NDArray[np.bool_], times: Grid, value: FloatArray, levels: tuple[float, float], share: float, never_s: float
-) -> NDArray[np.bool_]:
+class Weights:
+    """What spans weigh: how far their samples are from the other level, times how long. Of a burst of traffic, its bytes."""
+
+    def __init__(self, value: FloatArray, times: Grid, levels: tuple[float, float]) -> None:
+        # A sample after lost ones stands for their time too, but is no better a witness for that.
+        duration = np.minimum(times.duration_s, _WITNESS * times.period_s)
+        self._levels = levels
+        self._time = np.r_[0.0, np.cumsum(duration)]
+        self._amount = np.r_[0.0, np.cumsum((value - levels[0]) * duration)]
+
+    def of(self, spans: Spans) -> FloatArray:
+        """The weight of each span."""
+        end = spans.last + 1
+        above_idle = self._amount[end] - self._amount[spans.first]
+        full = (self._levels[1] - self._levels[0]) * (self._time[end] - self._time[spans.first])
+        return np.where(spans.high, above_idle, full - above_idle)
+
+
+def without_flicker(spans: Spans, weights: Weights, share: float, never_s: float) -> Spans:
     """Turns over spans that weigh less than `share` of what is typical of their kind, the lightest of neighbours first.
 
-    The weight of a span is how far its samples are from the other level, times how long: of a burst of traffic, its bytes.
     A spike of noise is brief and goes half the way; a pause is brief; both weigh little beside what they interrupt.
 
     Args:
-        high: labels.
-        times: of the samples.
-        value: of the samples.
-        levels: of idle and of burst.
+        spans: as the threshold made them.
+        weights: of spans.
         share: of the typical weight.
         never_s: a span of this or more is no flicker, whatever it weighs.
     """
-    # A sample after lost ones stands for their time too, but is no better a witness for that.
-    duration = np.minimum(times.duration_s, _WITNESS * float(np.median(times.duration_s)))
-    of_idle = np.r_[0.0, np.cumsum((levels[1] - value) * duration)]
-    of_burst = np.r_[0.0, np.cumsum((value - levels[0]) * duration)]
-    limit: tuple[float, float] | None = None
+    weight = weights.of(spans)
+    idle, burst = (share * typical(weight[which]) for which in (~spans.high, spans.high))
     for _ in range(_PASSES):
-        spans = spans_of(high, times)
-        end = spans.last + 1
-        weight = np.where(spans.high, of_burst[end] - of_burst[spans.first], of_idle[end] - of_idle[spans.first])
-        if limit is None:
-            limit = share * typical(weight[~spans.high]), share * typical(weight[spans.high])
         beside = np.where(spans.whole, weight, np.inf)  # of one that was cut nobody knows what it weighed
         before, after = np.r_[np.inf, beside[:-1]], np.r_[beside[1:], np.inf]
-        light = (weight < np.where(spans.high, limit[1], limit[0])) & (spans.duration_s < never_s)
+        light = (weight < np.where(spans.high, burst, idle)) & (spans.duration_s < never_s)
         flip = spans.whole & light & (weight <= before) & (weight < after)
         if not flip.any():
             break
-        high = _flipped(high, spans, flip)
-    return high
+        spans = spans.flipped(flip)
+        weight = weights.of(spans)
+    return spans
 
 
-def without_pauses(high: NDArray[np.bool_], times: Grid, limit_s: float) -> NDArray[np.bool_]:
+def without_pauses(spans: Spans, limit_s: float) -> Spans:
     """Closes idle spans shorter than a limit between two bursts."""
-    spans = spans_of(high, times)
-    return _flipped(high, spans, spans.whole & ~spans.high & (spans.duration_s < limit_s))
-
-
-def _flipped(high: NDArray[np.bool_], spans: Spans, flip: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    return np.repeat(spans.high ^ flip, spans.last - spans.first + 1)
+    return spans.flipped(spans.whole & ~spans.high & (spans.duration_s < limit_s))

@@ -48,6 +48,9 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
 def _raw(table: Any, batch_size: int | None) -> RawGraph:
     nodes = table.column("nodes").combine_chunks().flatten()
     edges = table.column("edges").combine_chunks().flatten()
+    needed = [nodes.field(name) for name in ("name", "op", "device")] + [edges.field(name) for name in ("src", "dst")]
+    if any(column.null_count for column in needed):
+        raise ValueError("a null where a value must be")
     sizes = nodes.field("output_bytes").to_numpy(zero_copy_only=False).astype(np.float64)
     sized = ~np.isnan(sizes)
     batch_size = batch_size or _batch_size(table.column("workload")[0].as_py())

@@ -302,12 +302,15 @@ def test_a_parquet_file_of_something_else(tmp_path: Path, graphs: Path) -> None:
     path = tmp_path / "x.parquet"
     table = pq.read_table(graphs / "tiny.parquet")
     versions = {b"driple.schema": b"graph", b"driple.schema_version": b"99"}
+    (row,) = table.to_pylist()
+    row["nodes"][0]["device"] = None
     for other, said in (
         (pa.table({"a": [1]}), "a Parquet file, but not of a graph"),
         (table.replace_schema_metadata(versions), "schema version 99"),
         (pa.concat_tables([table, table]), "2 graphs in a file that should have one"),
         (table.slice(0, 0), "0 graphs"),
         (table.drop_columns(["edges"]), "lacks columns"),
+        (pa.Table.from_pylist([row], schema=table.schema), "values of another type"),
     ):
         pq.write_table(other, path)
         with pytest.raises(BadInput, match=said):

@@ -24,7 +24,7 @@ def test_sides_of_families_are_golden() -> None:
         "mobilenet",
         "transformer",
     }
-    assert random_side(Workload("resnet20", "cifar10", 32, image_size=32)) == "test"
+    assert random_side(Workload("resnet20", "cifar10", 32, image_size=32)) == "val"
 
 
 def test_every_side_of_the_zoo_has_images_and_sequences_and_about_its_share() -> None:

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driple.pipeline.rates import rate
+
+T = np.arange(200) * 0.01
+
+
+def test_a_steady_counter_has_a_steady_rate_stamped_at_the_end_of_each_interval() -> None:
+    found = rate(T, np.arange(200) * 1000)
+    assert found.t_s.tolist() == T[1:].tolist()
+    assert found.per_s == pytest.approx(np.full(199, 1e5))
+    assert found.flags == ()
+
+
+def test_a_32_bit_wrap_is_made_good_and_counted() -> None:
+    count = (2**32 - 50_000 + np.arange(200) * 1000) % 2**32
+    found = rate(T, count)
+    assert (found.wraps, found.resets) == (1, 0)
+    assert found.per_s == pytest.approx(np.full(199, 1e5))
+    assert found.flags == ("wraps:1",)
+
+
+def test_a_64_bit_wrap_is_made_good_with_all_digits() -> None:
+    count = np.arange(200, dtype=np.uint64) * np.uint64(1000) + np.uint64(2**64 - 50_000)
+    assert rate(T, count).per_s == pytest.approx(np.full(199, 1e5))
+
+
+def test_a_reset_is_unknown_and_not_negative() -> None:
+    count = np.arange(200) * 1000 + 10**9
+    count[100:] -= 10**9
+    found = rate(T, count)
+    assert (found.wraps, found.resets) == (0, 1)
+    assert np.flatnonzero(np.isnan(found.per_s)).tolist() == [99]
+    assert np.nanmin(found.per_s) >= 0.0
+
+
+def test_a_reset_below_the_32_bit_limit_is_no_wrap() -> None:
+    count = np.arange(200) * 1000 + 3_000_000_000
+    count[100:] -= 3_000_000_000
+    assert rate(T, count).resets == 1
+
+
+def test_nulls_spread_what_was_counted_over_the_time_it_took() -> None:
+    count = np.arange(200) * 1000.0
+    count[50:53] = np.nan
+    found = rate(T, count)
+    assert len(found.per_s) == 196
+    assert found.per_s == pytest.approx(np.full(196, 1e5))
+
+
+def test_reads_that_fall_close_together_are_one_so_that_ticks_give_no_absurd_rates() -> None:
+    t = np.sort(np.r_[T, 0.5001, 0.5002])
+    ticks = np.floor(t / 0.004 + 0.4) * 4e6  # CPU time that advances by 4 ms
+    ticks[t > 0.50005] += 4e6
+    found = rate(t, ticks, limit_per_s=2e9)
+    assert found.per_s.max() <= 2e9
+    assert len(found.t_s) == 199
+
+
+def test_what_cannot_be_is_set_to_the_limit_and_counted() -> None:
+    count = np.arange(200) * 10_000_000
+    count[100:] += 10**9
+    found = rate(T, count, limit_per_s=2e9)
+    assert found.per_s.max() == 2e9
+    assert found.flags == ("clamped:1",)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_reads_give_no_rate(n: int) -> None:
+    found = rate(T[:n], np.arange(n))
+    assert len(found.per_s) == 0 and found.refresh.period_s is None
+
+
+def test_a_slow_counter_is_seen_as_it_was_renewed() -> None:
+    """Renewed every 100 ms, read every 10: nine rests and a jump are one steady rate."""
+    t = np.arange(2000) * 0.01
+    count = np.floor(t / 0.1 + 1e-9) * 0.1 * 5e6
+    found = rate(t, count)
+    assert found.refresh.held and found.refresh.period_s == pytest.approx(0.1)
+    assert found.per_s == pytest.approx(np.full(len(found.per_s), 5e6))
+
+
+def test_a_slow_counter_that_rests_keeps_its_rests() -> None:
+    t = np.arange(6000) * 0.01
+    renewed = np.floor(t / 0.1 + 1e-9) * 0.1
+    phase = renewed % 2.0
+    count = np.floor(renewed / 2.0) * 0.5e6 + np.clip(phase, 0.0, 0.5) * 1e6  # a burst of 0.5 s every 2 s
+    found = rate(t, count)
+    assert found.refresh.held
+    busy = found.per_s > 5e5
+    assert np.sum(np.diff(found.t_s)[busy[1:]]) == pytest.approx(60 * 0.25, rel=0.05)
+
+
+def test_a_counter_that_moves_once_a_step_is_not_slow() -> None:
+    t = np.arange(6000) * 0.01
+    count = np.floor(t / 0.5 + 1e-9) * 1e6
+    assert rate(t, count).refresh.held
+    assert not rate(t, count, step_s=0.5).refresh.held
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=2, max_size=50))
+def test_no_rate_is_ever_negative(counts: list[int]) -> None:
+    found = rate(np.arange(len(counts)) * 0.01, np.array(counts, dtype=np.uint64))
+    assert not np.any(found.per_s < 0)
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=3, max_size=80))
+def test_what_was_counted_is_what_the_rates_add_up_to(gains: list[int]) -> None:
+    random = np.random.default_rng(len(gains))
+    t = np.cumsum(random.uniform(0.008, 0.012, len(gains)))
+    found = rate(t, np.cumsum(gains))
+    if not found.refresh.held:
+        assert np.sum(found.per_s * np.diff(np.r_[t[0], found.t_s])) == pytest.approx(sum(gains[1:]))

@@ -6,8 +6,7 @@ import json
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional, Sequence
 
 from driple.agents.lineage import Family, die_with, kill, process, processes
 from driple.agents.loop import READ, Loop
@@ -20,8 +19,7 @@ _MOST_FDS = 4096
 Work = Callable[[], Dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of it: a value, or why there is none."""
 
     value: Optional[Dict[str, Any]]

@@ -1,15 +1,20 @@
 """Builds what a host gets as one file that python3 >= 3.8 runs: `python -m driple.agents.bundle FILE`.
 
 A zip archive that Python executes: this room, contracts, and nvidia-ml-py's one module. It is the sampler, and the
-steward where its first word is `steward`. The same sources give the
-same bytes, so a controller can tell by a checksum whether a host has it already.
+steward where its first word is `steward`. The same sources give the same bytes, so a controller can tell by a checksum
+whether a host has it already.
+
+Sources are there compiled too, by the Python that builds it: Python keeps nothing of what it compiles from an archive,
+and would do it again at each start. Another version of Python passes over these and compiles.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import marshal
 import sys
 import zipfile
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Dict, Optional, Sequence
@@ -25,12 +30,21 @@ import sys
 if sys.version_info < (3, 8):
     sys.exit("driple-sample: error: expected python3 >= 3.8, got %s" % sys.version.split()[0])
 if sys.argv[1:2] == ["steward"]:
+    import gc, os
     del sys.argv[1]
+    gc.disable()  # all that is loaded stays
     from driple.agents.cli_steward import main
-else:
-    from driple.agents.cli import main
+    gc.freeze()
+    gc.enable()
+    code = main()
+    os._exit(code)  # it has ended all that it started: taking Python itself apart would only take time
+from driple.agents.cli import main
 sys.exit(main())
 """
+_UNCHECKED = 1
+"""Flag of a compiled file that is known by its source's hash and never compared with it."""
+_NO_REFERENCES = 2
+"""Marshal's last format that is the same whatever else the compiling process has in memory."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -57,8 +71,11 @@ def build(path: Path) -> None:
 def _contents() -> Dict[str, bytes]:
     contents = {"__main__.py": _MAIN.encode(), "driple/__init__.py": b""}
     for room in ("agents", "contracts"):
-        for source in _folder(f"driple.{room}").glob("*.py"):
-            contents[f"driple/{room}/{source.name}"] = source.read_bytes()
+        for path in _folder(f"driple.{room}").glob("*.py"):
+            name, source = f"driple/{room}/{path.name}", path.read_bytes()
+            contents[name] = source
+            with suppress(ValueError):  # Python 3.14 has constants that the format has not: hosts compile that one
+                contents[f"{name}c"] = _compiled(name, source)
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise BadInput("nvidia-ml-py is not installed here; the sampler carries it: pip install nvidia-ml-py")
@@ -67,6 +84,13 @@ def _contents() -> Dict[str, bytes]:
     facts = f"Metadata-Version: 2.1\nName: driple\nVersion: {version}\n"
     contents[f"driple-{version}.dist-info/METADATA"] = facts.encode()
     return contents
+
+
+def _compiled(name: str, source: bytes) -> bytes:
+    """As in a .pyc file (PEP 552). The name is what tracebacks show."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    head = importlib.util.MAGIC_NUMBER + _UNCHECKED.to_bytes(4, "little") + importlib.util.source_hash(source)
+    return head + marshal.dumps(code, _NO_REFERENCES)
 
 
 def _folder(package: str) -> Path:

@@ -10,9 +10,8 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Set
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Set
 
 from driple.agents.lineage import TOKEN_VARIABLE, Family, die_with, kill, process, processes
 from driple.agents.live import Records
@@ -45,8 +44,7 @@ class Listener(Protocol):
         """Something is not as it should be."""
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """A process to start."""
 
     name: str
@@ -63,36 +61,35 @@ class Order:
     limit_s: float
 
 
-@dataclass(eq=False)
 class Child:
     """A process that was started, until nobody of its family is left."""
 
-    name: str
-    family: Family
-    stdin: int
-    outlet: Optional[Outlet]
-    relay: Optional[Relay] = None
-    limit: Optional[Timer] = None
-    kill_at_s: Optional[float] = None
-    killed_s: Optional[float] = None
-    exit_code: Optional[int] = None
+    def __init__(self, name: str, family: Family, stdin: int) -> None:
+        self.name = name
+        self.family = family
+        self.stdin = stdin
+        self.outlet: Optional[Outlet] = None
+        self.relay: Optional[Relay] = None
+        self.limit: Optional[Timer] = None
+        self.kill_at_s: Optional[float] = None
+        self.killed_s: Optional[float] = None
+        self.exit_code: Optional[int] = None
 
 
-@dataclass
 class Stopped:
     """What became of those who were to stop."""
 
-    ended: Dict[str, int] = field(default_factory=dict)
-    killed: List[str] = field(default_factory=list)
-    left: List[str] = field(default_factory=list)
-    """Those of whose family somebody lives on, deaf even to SIGKILL."""
+    def __init__(self) -> None:
+        self.ended: Dict[str, int] = {}
+        self.killed: List[str] = []
+        self.left: List[str] = []
+        """Those of whose family somebody lives on, deaf even to SIGKILL."""
 
 
-@dataclass(eq=False)
-class _Stop:
+class _Stop(NamedTuple):
     waiting: List[Child]
     done: Callable[[Stopped], None]
-    result: Stopped = field(default_factory=Stopped)
+    result: Stopped
 
 
 class Children:
@@ -158,7 +155,7 @@ class Children:
     def stop(self, names: Optional[Iterable[str]], grace_s: float, done: Callable[[Stopped], None]) -> None:
         """Ends processes, or all of them, by the ladder; calls when nobody of their families is left."""
         wanted: Optional[Set[str]] = None if names is None else set(names)
-        stop = _Stop([child for child in self._all() if wanted is None or child.name in wanted], done)
+        stop = _Stop([child for child in self._all() if wanted is None or child.name in wanted], done, Stopped())
         for child in stop.waiting:
             if child.exit_code is None:
                 self._terminate(child, grace_s)
@@ -207,7 +204,7 @@ class Children:
         started.returncode = 0  # the reaper waits for it, so this object must not
         one = process(started.pid)  # nobody else reaps, so it is there, even dead
         family = Family(started.pid, one.start if one else 0, token)
-        child = Child(order.name, family, hold, None)
+        child = Child(order.name, family, hold)
         for kept in (hold, hear):
             if kept >= 0:
                 fds.remove(kept)

@@ -1,7 +1,6 @@
 """Duties: what a steward does for each request, and what it says without being asked.
 
-What only some requests need is imported by them: from an archive every module is compiled at every start, and 32 hosts
-of a lab start on the cores of one machine.
+What only some requests need is imported by them: 32 hosts of a lab start on the cores of one machine.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple, Type
 
 from driple.agents import requests
 from driple.agents.aside import Aside, Outcome, Work
@@ -21,7 +20,6 @@ from driple.agents.reaper import Reaper
 from driple.agents.wire import Line, Outlet
 from driple.agents.workdir import WorkDir, expanded, sums, tail
 from driple.contracts.errors import BadInput, DripleError, UnknownName, shown
-from driple.contracts.plain import from_plain
 
 if TYPE_CHECKING:
     from driple.agents.probes import Probes
@@ -68,7 +66,7 @@ class Duties:
             if not isinstance(do, str) or do not in _DUTIES:
                 raise UnknownName("request", do, tuple(_DUTIES))
             kind, duty = _DUTIES[do]
-            answer = duty(self, number, from_plain(kind, asked, do))
+            answer = duty(self, number, kind(asked, do))
             if answer is not None:
                 self._answer(number, answer)
         except DripleError as error:
@@ -124,7 +122,7 @@ class Duties:
         order = Order(
             name=asked.name,
             argv=[_home(word) for word in asked.argv],
-            env=asked.env,
+            env=asked.env or {},
             cwd=self._work.under(asked.cwd),
             stdout=None if asked.stdout is None else self._work.inside(asked.stdout),
             stderr=self._work.inside(asked.stderr),
@@ -172,7 +170,7 @@ class Duties:
         def work() -> Dict[str, Any]:
             from driple.agents.stepsfile import steps_to_parquet
 
-            return {"rows": steps_to_parquet(source, target)}
+            return steps_to_parquet(source, target, asked.warmup)
 
         return self._do_aside(number, work, LONG_S)
 
@@ -273,7 +271,7 @@ class Duties:
         self._out.put(json.dumps(value).encode("ascii") + b"\n")
 
 
-_DUTIES: Dict[str, Tuple[Any, Callable[[Duties, int, Any], Answer]]] = {
+_DUTIES: Dict[str, Tuple[Type[requests.Request], Callable[[Duties, int, Any], Answer]]] = {
     "beat": (requests.Beat, Duties._beat),
     "ports": (requests.Ports, Duties._ports),
     "write": (requests.Write, Duties._write),

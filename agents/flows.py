@@ -57,6 +57,8 @@ _BY_FAMILY = tuple(
 # A socket that was not the task's is looked at again after this long: it may have been handed over, or the process
 # that owns it may not yet have been known.
 _AGAIN_NS = 1_000_000_000
+# A connection belongs to nobody until it is accepted, and a busy task may be slow to do that.
+_YOUNG_NS = 3_000_000_000
 _WALK_NS = 1_000_000_000
 # Asking for one flow costs some microseconds: beyond so many a walk is cheaper.
 _FEW = 32
@@ -82,6 +84,8 @@ class _Known(NamedTuple):
     ends: Tuple[Cell, ...]
     """Local address, local port, remote address, remote port."""
     of_task: Optional[int]
+    since_ns: int
+    """When it was first seen."""
 
 
 class FlowTable:
@@ -140,12 +144,14 @@ class FlowTable:
         rows: List[Sequence[Cell]] = []
         for flow in raw[:MAX_FLOWS]:
             kept = self._known.get(flow.cookie)
-            if kept is None or (again and kept.of_task != 1):
+            young = kept is None or t_mono_ns - kept.since_ns < _YOUNG_NS
+            if kept is None or ((young or again) and kept.of_task != 1):
                 if sockets is None and self.task_sockets is not None:
                     sockets = self.task_sockets()
                     other = None if self.task_pids is not None and any(map(_hidden, self.task_pids())) else 0
                 of_task = None if sockets is None else 1 if flow.inode in sockets else other
-                kept = _Known(_question(flow.message), _ends(flow.message), of_task)
+                since_ns = t_mono_ns if kept is None else kept.since_ns
+                kept = _Known(_question(flow.message), _ends(flow.message), of_task, since_ns)
             known[flow.cookie] = kept
             counts = flow.acked, flow.received, flow.retransmits
             rows.append((t_mono_ns, flow.cookie, *kept.ends, kept.of_task, *counts))

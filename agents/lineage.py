@@ -10,7 +10,6 @@ import ctypes
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
 TOKEN_VARIABLE = "DRIPLE_STARTED_AS"
@@ -77,8 +76,7 @@ def descendants(table: Dict[int, Process], roots: Iterable[int]) -> Set[int]:
     return found
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """A process that we started, as the head of its family."""
 
     pid: int

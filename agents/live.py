@@ -9,20 +9,16 @@ import json
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, NamedTuple, Optional, Set
 
 from driple.agents.lineage import Family, Process, descendants, kill, processes, token_of
-from driple.contracts.errors import BadInput
-from driple.contracts.plain import from_plain, to_plain
 
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.02
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One process that was started. It is there before the process is."""
 
     name: str
@@ -56,7 +52,7 @@ class Records:
         record = Record(name, token, self._boot_id, self._pid_space, pid, start)
         beside = self._folder / f".{token}"
         try:
-            beside.write_text(json.dumps(to_plain(record)), encoding="utf-8")
+            beside.write_text(json.dumps(record._asdict()), encoding="utf-8")
             beside.replace(self._path(token))
         except OSError:
             with suppress(OSError):
@@ -126,8 +122,8 @@ class Records:
     def _read(self) -> List[Record]:
         records = []
         for path in self._folder.glob("*.json"):
-            with suppress(OSError, ValueError, BadInput):  # half a record on a disk that was full
-                records.append(from_plain(Record, json.loads(path.read_text(encoding="utf-8"))))
+            with suppress(OSError, ValueError, TypeError):  # half a record on a disk that was full, or another's file
+                records.append(Record(**json.loads(path.read_text(encoding="utf-8"))))
         return records
 
     def _path(self, token: str) -> Path:

@@ -287,6 +287,8 @@ class Sampler:
             **self._facts,
             "stopped_by": self._control.reason,
             "seconds": round(seconds, 3),
+            "first_mono_ns": self._began_ns,
+            "last_mono_ns": self._ended_ns,
             "loop": loop,
             "sources": {slot.source.name: slot.summary() for slot in self._slots},
             "tables": {slot.table.name: slot.summary() for slot in self._tables},

@@ -6,7 +6,6 @@ next, which runs them before anything else.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 from contextlib import suppress
@@ -27,6 +26,8 @@ class Undo:
 
     def later(self, name: str, argv: Sequence[str]) -> None:
         """Writes a command down, in place of an earlier one of that name. Raises OSError."""
+        import hashlib  # a steward starts without what it may never need
+
         self._folder.mkdir(exist_ok=True)
         path = self._folder / f"{hashlib.sha256(name.encode('utf-8')).hexdigest()[:16]}.json"
         path.write_text(json.dumps({"name": name, "argv": list(argv)}), encoding="utf-8")

@@ -201,7 +201,8 @@ def markdown(found: dict[str, Any]) -> str:
     each_ms = 1000 * min(one[1]["cpu_seconds"] for one in found["rounds"]) / found["timed_runs"]
     return f"""# Speed and memory of a build
 
-`python benchmarks/build.py --runs {found["runs"]} --rounds {len(found["rounds"])}`, {date.today()}, {machine}.
+`python benchmarks/build.py --runs {found["runs"]} --timed-runs {found["timed_runs"]} --rounds {len(found["rounds"])}`,
+{date.today()}, {machine}.
 {found["runs"]} copies of real runs ({found["trace_mb"]:.0f} MB), each with a graph of its own: {
         any_build["rows"]
     } rows and
@@ -215,8 +216,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 ## The work on traces
 
-{found["timed_runs"]} runs, workers up and warm, {
-        each_ms:.0f} ms of a processor each. CPU seconds say how quiet it was.
+{found["timed_runs"]} runs, workers up and warm, {each_ms:.0f} ms of a processor each. CPU seconds say how quiet it was.
 
 | round | one worker, s | two workers, s | ratio | one, CPU s | two, CPU s |
 |---|---|---|---|---|---|

@@ -2,9 +2,10 @@
 
     python benchmarks/metrics.py [--rounds 5] [--minutes 60] [--tasks 8] [--json] [--write docs/METRICS_SPEED.md]
 
-Both take the same arrays. The plain way clusters with KMeans (n_init 10, as the default was for years, and 1) and finds runs by
-pandas groupby; it merges no flicker and names no pattern, so it does less. Each round has all contestants in turn; medians and the
-whole spread are shown, and the ratio within rounds. That clusters are the same is checked first. Run it on a quiet machine.
+Both take the same arrays. The plain way clusters with KMeans (n_init 10, which was its default for years, and 1, which
+often misses the best clusters) and finds runs by pandas' groupby; it merges no flicker and names no pattern. Each round
+has all contestants in turn; medians, the whole spread and the median ratio within rounds are shown. That the clusters
+are the same is checked first. Run it on a quiet machine.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def trace(minutes: float, tasks: int) -> list[Series]:
             if kind == BUSY:
                 value = np.clip(np.where(on, 88.0, 6.0) + random.normal(0, 6, n), 0, 100)
             else:
-                value = np.where(on & (random.random(n) > 0.05), 6e7 * random.lognormal(0, 0.4, n), 3e3 * random.random(n))
+                value = np.where(
+                    on & (random.random(n) > 0.05), 6e7 * random.lognormal(0, 0.4, n), 3e3 * random.random(n)
+                )
             found.append(Series(f"{task}/{name}", t, value, "", kind))
     return found
 
@@ -115,18 +118,17 @@ def main() -> int:
         for name, work in contestants.items():
             times[name].append(timed(work))
     first, *others = contestants
-    ratios = {
-        name: statistics.median(b / a for a, b in zip(times[first], times[name], strict=True)) for name in others
-    }
+    ratios = {name: statistics.median(b / a for a, b in zip(times[first], times[name], strict=True)) for name in others}
     if arguments.json:
         print(json.dumps({"times_s": times, "ratios": ratios, "agreed": agreed}))
     lines = [
         "# Measured figures: burst and idle",
         "",
-        f"{len(series)} series of {len(series[0].t_s)} samples ({arguments.tasks} tasks, 4 resources, {arguments.minutes:g} minutes at "
-        f"{HZ} Hz), {arguments.rounds} rounds with all",
-        f"contestants in turn; {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}, "
-        f"numpy {np.__version__}, scikit-learn {sklearn.__version__}, pandas {pd.__version__}; {date.today()}.",
+        f"{len(series)} series of {len(series[0].t_s)} samples ({arguments.tasks} tasks, 4 resources, "
+        f"{arguments.minutes:g} minutes at {HZ} Hz), {arguments.rounds} rounds with all",
+        f"contestants in turn; {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}, "
+        f"Python {platform.python_version()}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
+        f"pandas {pd.__version__}; {date.today()}.",
         "Remade by `python benchmarks/metrics.py --write docs/METRICS_SPEED.md`.",
         "",
         "| what | median, s | least to greatest, s | ratio |",
@@ -137,8 +139,8 @@ def main() -> int:
         lines.append(f"| {name} | {statistics.median(taken):.2f} | {min(taken):.2f} to {max(taken):.2f} | {ratio} |")
     lines += [
         "",
-        f"Exact 2-means and KMeans (n_init=10) put at least {agreed:.4%} of the samples of every series into the same cluster; where they",
-        "differ, the exact one has the smaller sum of squares.",
+        f"Exact 2-means and KMeans (n_init=10) put at least {agreed:.4%} of the samples of every series into the same",
+        "cluster; where they differ, the exact one has the smaller sum of squares.",
     ]
     text = "\n".join(lines) + "\n"
     if arguments.write:

@@ -17,9 +17,7 @@ Exit code 0 is success. Anything outside this tree is a bug and shows its traceb
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import dataclass
-from typing import Iterable, Optional, Sequence
+from typing import Iterable, NamedTuple, Optional, Sequence
 
 
 class DripleError(Exception):
@@ -40,6 +38,8 @@ class BadInput(DripleError):
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
     """The known name that `name` was probably meant to be, if any is close."""
+    import difflib  # errors are rare, and a steward starts without what it may never need
+
     folded = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
@@ -69,8 +69,7 @@ class BadSetting(BadInput):
     """A text that is no setting."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing that is wrong in a file, and where."""
 
     source: str

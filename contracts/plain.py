@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
-from driple.contracts.errors import BadInput, shown, unknown
+from driple.contracts.errors import BadInput, unknown
+from driple.contracts.scalar import at, expect
 from driple.contracts.setting import Setting
 
 T = TypeVar("T")
@@ -98,60 +98,42 @@ def _decode(kind: Any, value: Any, place: str) -> Any:
     if origin is Union:  # only Optional[X] is used
         return None if value is None else _decode(kind.__args__[0], value, place)
     if origin is tuple:  # only Tuple[X, ...] is used
-        items = _expect(list, value, place)
+        items = expect(list, value, place)
         return tuple(_decode(kind.__args__[0], item, f"{place}[{i}]") for i, item in enumerate(items))
     if origin is dict:
-        mapping = _expect(dict, value, place)
+        mapping = expect(dict, value, place)
         return {key: _decode(kind.__args__[1], item, f"{place}.{key}") for key, item in mapping.items()}
     if kind is Any:
         return value
-    return _expect(kind, value, place)
+    return expect(kind, value, place)
 
 
 def _decode_setting(value: Any, place: str) -> Setting:
     try:
         return Setting.parse(value)
     except BadInput as error:
-        raise BadInput(_at(place, str(error))) from None
+        raise BadInput(at(place, str(error))) from None
 
 
 def _decode_dataclass(kind: Any, value: Any, place: str) -> Any:
-    mapping = _expect(dict, value, place)
+    mapping = expect(dict, value, place)
     hints = _hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     for key in mapping:
         if key not in fields:
-            raise BadInput(_at(place, unknown("key", key, tuple(fields))))
+            raise BadInput(at(place, unknown("key", key, tuple(fields))))
     arguments = {}
     for name, field in fields.items():
         if name in mapping:
             arguments[name] = _decode(hints[name], mapping[name], f"{place}.{name}" if place else name)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise BadInput(_at(place, f"key {name!r} is missing"))
+            raise BadInput(at(place, f"key {name!r} is missing"))
     try:
         return kind(**arguments)
     except BadInput as error:
-        raise BadInput(_at(place, str(error))) from None
+        raise BadInput(at(place, str(error))) from None
 
 
 @lru_cache(maxsize=None)
 def _hints(kind: type) -> Dict[str, Any]:
     return get_type_hints(kind)
-
-
-def _expect(kind: Any, value: Any, place: str) -> Any:
-    if kind is float and type(value) in (int, float):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            raise BadInput(_at(place, f"expected a finite number, got {shown(value)}"))
-        return number
-    if type(value) is not kind:  # bool is an int to isinstance, and never meant as one here
-        raise BadInput(_at(place, f"expected {kind.__name__}, got {shown(value)}"))
-    return value
-
-
-def _at(place: str, message: str) -> str:
-    return f"{place}: {message}" if place else message

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Iterator, Union
@@ -60,7 +59,7 @@ def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
     On an error the old file stays and the new one is removed.
     """
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
+    beside = target.with_name(f".{target.name}.{os.urandom(16).hex()}.partial")
     try:
         with open(beside, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as stream:
             yield stream

@@ -6,12 +6,17 @@ import hashlib
 import subprocess
 import sys
 import tempfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import RunFailed
 
 BUILD_S = 60.0
+PYTHON_FLAGS = ("-I", "-S")
+"""It needs the standard library alone, and to look for what else is installed takes as long as half its start."""
+ARRIVAL = b"exec(%a)\n" % Path(__file__).with_name("arrival.py").read_text(encoding="utf-8")
+"""The first thing on stdin, as one line: so a list of processes shows what runs, and not a program's text."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,15 @@ class Agent:
     def file_name(self) -> str:
         """Names the content: another version is another file, and one that is there can be used as it is."""
         return f"agent-{self.sha256[:16]}.pyz"
+
+    def arrival(self, python: str, work_dir: str) -> list[str]:
+        """The head of a command line that runs it on a host, told `ARRIVAL` first; see arrival.py.
+
+        Where the file is not there, it says a line, {"bring": ...}, and wants the content on stdin.
+        """
+        path = f"{work_dir.rstrip('/')}/{self.file_name}"
+        about = [str(len(self.content)), str(zlib.crc32(self.content))]
+        return [python, *PYTHON_FLAGS, "-c", "exec(input())", path, *about]
 
 
 def build_agent() -> Agent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sys
 import threading
@@ -23,28 +24,29 @@ class Board:
     """Shows a sweep on a stream. Failures are shown at once, whatever the stream."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._terminal = self._stream.isatty()
+        self._stream: IO[str] | None = stream or sys.stderr
+        self._terminal = self._stream is not None and self._stream.isatty()
         self._lock = threading.RLock()
         self._began = time.monotonic()
         self._total = self._before = self._sealed = self._failed = 0
         self._doing: dict[str, tuple[PlannedRun, str]] = {}
+        self._last_end = self._began
         self._drawn = 0.0
         self._line_there = False
 
     def begin(self, total: int, done: int) -> None:
         """So many runs in all, and so many of them done before."""
         self._total, self._before = total, done
-        self._began = time.monotonic()
+        self._began = self._last_end = time.monotonic()
         if done:
-            self._say(f"{done} of {total} runs are done already")
+            self.say(f"{done} of {total} runs are done already")
 
     def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None:
         with self._lock:
             self._doing[run.id] = (run, "starting")
             again = f" (attempt {attempt})" if attempt > 1 else ""
             if not self._terminal:
-                self._say(f"{_name(run)}{again}: started on {', '.join(hosts)}")
+                self.say(f"{_name(run)}{again}: started on {', '.join(hosts)}")
 
     def progress(self, run: PlannedRun, text: str) -> None:
         with self._lock:
@@ -54,18 +56,19 @@ class Board:
     def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None:
         first, *rest = error.lines()
         then = "given up" if again_in_s is None else f"again in {again_in_s:g} s" if again_in_s else "again"
-        self._say(f"{_name(run)}: FAILED, {then}: {first}")
+        self.say(f"{_name(run)}: FAILED, {then}: {first}")
         for line in rest:
-            self._say(line)
+            self.say(line)
 
     def ended(self, result: Result) -> None:
         with self._lock:
             self._doing.pop(result.run.id, None)
+            self._last_end = time.monotonic()
             self._sealed += result.status == "sealed"
             self._failed += result.status == "failed"
             if result.status == "sealed":
                 steps = f", {result.steps} steps" if result.steps else ""
-                self._say(f"{_name(result.run)}: sealed after {result.seconds:.1f} s{steps} ({self._count()})")
+                self.say(f"{_name(result.run)}: sealed after {result.seconds:.1f} s{steps} ({self._count()})")
 
     def tick(self) -> None:
         """Redraws the line; called often."""
@@ -74,8 +77,7 @@ class Board:
             with self._lock:
                 self._drawn = now
                 width = shutil.get_terminal_size().columns - 1
-                self._stream.write("\r\x1b[K" + printable(self._line())[:width])
-                self._stream.flush()
+                self._write("\r\x1b[K" + printable(self._line())[:width])
                 self._line_there = True
 
     def close(self) -> None:
@@ -83,17 +85,25 @@ class Board:
         with self._lock:
             self._wipe()
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """A line that stays, above the one that is redrawn."""
         with self._lock:
             self._wipe()
-            self._stream.write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")
-            self._stream.flush()
+            self._write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")
 
     def _wipe(self) -> None:
         if self._line_there:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+            self._write("\r\x1b[K")
             self._line_there = False
+
+    def _write(self, text: str) -> None:
+        """Writes, as long as somebody reads: that nobody does is no reason to end a sweep."""
+        if self._stream is not None:
+            try:
+                self._stream.write(text)
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
 
     def _count(self) -> str:
         done = self._before + self._sealed
@@ -105,14 +115,27 @@ class Board:
         left = self._total - self._before - ended
         if not ended or not left:
             return ""
-        seconds = (time.monotonic() - self._began) / ended
-        return f", {60 / seconds:.2g} runs/min, about {span(seconds * left)} left"
+        seconds = (self._last_end - self._began) / ended
+        rest = max(0.0, seconds * left - (time.monotonic() - self._last_end))
+        return f", {60 / seconds:.2g} runs/min, about {span(rest)} left"
 
     def _line(self) -> str:
         ended = self._before + self._sealed + self._failed
         filled = BAR * ended // max(1, self._total)
-        doing = "; ".join(f"{_name(run)} {text}" for run, text in self._doing.values())
+        doing = "; ".join(f"{text}: {_name(run)}" for run, text in self._doing.values())
         return f"[{'#' * filled}{'.' * (BAR - filled)}] {self._count()} | {doing or 'waiting'}"
+
+
+class BoardHandler(logging.Handler):
+    """Warnings of all parts, as lines of a board: or they would land in the middle of its line."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._board = board
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in self.format(record).splitlines():
+            self._board.say(line)
 
 
 def summary_text(results: Sequence[Result]) -> str:

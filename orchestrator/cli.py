@@ -99,11 +99,7 @@ def _run(
 
     if arguments.parallel is not None and arguments.parallel < 1:
         raise BadInput(f"--parallel: expected 1 or more, got {arguments.parallel}")
-    logging.basicConfig(
-        format="%(asctime)s %(message)s",
-        datefmt="%H:%M:%S",
-        level=logging.INFO if arguments.verbose else logging.WARNING,
-    )
+    logging.getLogger().setLevel(logging.INFO if arguments.verbose else logging.WARNING)
     notify = Notify(on_finish=arguments.on_finish, on_failure=arguments.on_failure, webhook=arguments.webhook)
     options = Options(
         output=arguments.output,

@@ -17,7 +17,7 @@ from driple.contracts.errors import CorruptRun, RunFailed
 from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
 from driple.contracts.plain import to_plain
 from driple.contracts.rundir import RunPaths, file_name, replacing
-from driple.orchestrator.failure import Interrupted
+from driple.orchestrator.failure import AttemptFailed, Interrupted
 from driple.orchestrator.lifecycle import Attempt, Ended
 from driple.orchestrator.station import Station
 from driple.orchestrator.taskstate import TaskState
@@ -52,11 +52,11 @@ class Stage:
     def place(self) -> None:
         """Moves it into the run's own place. What an earlier attempt left there is removed only afterwards."""
         old = self.final.root.with_name(f".{self.final.root.name}.old{PARTIAL}")
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
         with suppress(FileNotFoundError):
             self.final.root.rename(old)
         self.paths.root.rename(self.final.root)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(old)
 
 
 def final_paths(output: Path, experiment: str, run_id: str) -> RunPaths:
@@ -68,7 +68,7 @@ def remove_partials(output: Path, experiment: str) -> None:
     """Removes what a controller that was killed has left half-done."""
     folder = RunPaths(output, experiment, "").root
     for left in folder.glob(f".*{PARTIAL}"):
-        shutil.rmtree(left, ignore_errors=True)
+        _remove(left)
 
 
 def previous_attempts(final: RunPaths) -> int:
@@ -85,11 +85,20 @@ def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str,
     Returns:
         Checksums by path in the run directory.
     """
+    measured = []
     for state in ended.tasks:
         if state.is_worker:
-            source = f"{state.place.out}/steps.jsonl"
-            rows = state.station.ask("steps", source=source, target=state.place.steps, timeout_s=120.0)["rows"]
-            state.steps = int(rows)
+            told = state.station.ask(
+                "steps",
+                source=f"{state.place.out}/steps.jsonl",
+                target=state.place.steps,
+                warmup=ended.job.run.measurement.warmup_steps,
+                timeout_s=120.0,
+            )
+            state.steps = int(told["rows"])
+            clock = ended.clocks[state.station.name]
+            measured += [clock.to_controller(told[f"measured_{end}_mono_ns"]) for end in ("start", "end")]
+    check_cover(ended, min(measured), max(measured))
     with ThreadPoolExecutor(max_workers=max(1, len(stations))) as pool:
         for _ in pool.map(lambda name: _fetch_host(name, ended, stations[name], stage), stations):
             pass
@@ -100,6 +109,28 @@ def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str,
         for path in sorted(stage.paths.root.rglob("*"))
         if path.is_file()
     }
+
+
+def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
+    """Refuses a run in which some trace does not span the measured part of every worker.
+
+    Args:
+        ended: the run.
+        begin_ns: of the measured part, on the controller's clock.
+        end_ns: likewise.
+
+    Raises:
+        AttemptFailed: a sampler came late or ended early.
+    """
+    for state in ended.tasks:
+        clock = ended.clocks[state.station.name]
+        slack_ns = 2e9 / ended.job.run.measurement.sampling_hz + 2 * clock.bound_ns
+        late_s = (clock.to_controller(state.summary["first_mono_ns"]) - begin_ns - slack_ns) * 1e-9
+        early_s = (end_ns - clock.to_controller(state.summary["last_mono_ns"]) - slack_ns) * 1e-9
+        # A worker that was done before the others has nothing more to be seen.
+        if late_s > 0 or (early_s > 0 and not state.is_worker):
+            how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
+            raise AttemptFailed(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
 
 
 def _fetch_host(name: str, ended: Ended, station: Station, stage: Stage) -> None:
@@ -168,6 +199,11 @@ def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Base
     if isinstance(error, Interrupted) or not isinstance(error, RunFailed):
         stage.discard()
         return
+    with suppress(OSError):  # a full disk: the first error is the one to tell
+        _leave_failed(stage, manifest, attempt, error)
+
+
+def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: RunFailed) -> None:
     for state in attempt.states.values():
         if state.station.lost is None:
             with suppress(RunFailed):
@@ -200,6 +236,14 @@ def task_record(state: TaskState) -> TaskRecord:
         traffic_source=state.traffic_source,
         quality=quality,
     )
+
+
+def _remove(path: Path) -> None:
+    """Whatever it is."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sha256(path: Path) -> str:

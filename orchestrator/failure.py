@@ -41,6 +41,10 @@ class AttemptFailed(RunFailed):
         return lines
 
 
+class Hopeless(RunFailed):
+    """Another attempt would end as this one did."""
+
+
 class Interrupted(RunFailed):
     """The user wants it to end."""
 

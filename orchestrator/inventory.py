@@ -162,6 +162,12 @@ def _word(value: object) -> str:
     return value
 
 
+def _absolute(value: object) -> str:
+    if not isinstance(value, str) or not value.startswith(("/", "~/")):
+        raise Expected("a folder that begins with / or ~/")
+    return value
+
+
 def _memory(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmg]", value):
         raise Expected("a number with k, m or g, such as 16g")
@@ -191,7 +197,7 @@ def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
         docker=optional("docker") or "docker",
         cpus=keys["cpus"].one(number(0.01, 4096), 1.0) if "cpus" in keys else None,
         memory=optional("memory", _memory),
-        work_dir=optional("work_dir") or "~/.driple",
+        work_dir=optional("work_dir", _absolute) or "~/.driple",
         data_dir=optional("data_dir"),
         networks=_read_networks(keys["networks"]) if "networks" in keys else {},
     )

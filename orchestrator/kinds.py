@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING
 
+from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.runspec import NetworkCondition
 from driple.contracts.setting import Setting
 from driple.orchestrator.experiment import Experiment
+from driple.orchestrator.failure import Hopeless
 from driple.orchestrator.hosts.base import Host
 from driple.orchestrator.inventory import HostSpec, Link
 from driple.orchestrator.links import LOOPBACK, NoShaper, Shaper, TcShaper
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
     from driple.orchestrator.lab.client import Lab
 
 log = logging.getLogger(__name__)
+
+
+_SCRATCH = "driple-hosts-"
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class Cluster:
     shaper: Shaper
     parallel: int | None
     """Runs at the same time; None for as many as there are hosts for."""
+    fallback: bool = False
+    """Whether it stands in for a lab that could not be made."""
 
 
 @contextmanager
@@ -55,7 +64,11 @@ def cluster_for(experiment: Experiment, *, accept_new_host_keys: bool = False) -
 def _over_ssh(experiment: Experiment, accept_new: bool) -> Cluster:
     from driple.orchestrator.hosts.ssh import SshHost
 
-    specs = {host.name: host for host in experiment.inventory.hosts}
+    # A folder for each host also where they share one home.
+    specs = {
+        host.name: replace(host, work_dir=f"{host.work_dir.rstrip('/')}/{host.name}")
+        for host in experiment.inventory.hosts
+    }
     return Cluster(
         kind="ssh",
         specs=specs,
@@ -81,7 +94,7 @@ def _lab_or_local(experiment: Experiment) -> Iterator[Cluster]:
             ", ".join(str(setting) for setting in experiment.settings),
         )
         with _this_machine({f"lab{i + 1}": LOOPBACK for i in range(count)}, experiment) as cluster:
-            yield cluster
+            yield replace(cluster, fallback=True)
         return
     with lab:
         yield lab_cluster(lab, experiment)
@@ -119,13 +132,30 @@ class _LabShaper:
         self._lab = lab
 
     def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
-        return dict(self._lab.shape(condition, float(setting.link_mbit or 0)))
+        try:
+            return dict(self._lab.shape(condition, float(setting.link_mbit or 0)))
+        except HostError:
+            raise
+        except RunFailed as error:
+            raise Hopeless(f"network condition {condition.label or 'of the link itself'}: {error}") from None
 
     def clear(self, stations: Mapping[str, Station]) -> None:
         return None  # the links go with the lab
 
     def pairs_at_once(self, hosts: int) -> int:
         return 1  # all share this machine's cores
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder for this process. What one that was killed has left is removed."""
+    parent = Path(gettempdir())
+    for left in parent.glob(f"{_SCRATCH}*"):
+        owner = left.name[len(_SCRATCH) :].partition("-")[0]
+        if not Path("/proc", owner).exists():
+            rmtree(left, ignore_errors=True)
+    with TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-") as folder:
+        yield Path(folder)
 
 
 @contextmanager
@@ -137,13 +167,13 @@ def _this_machine(addresses: Mapping[str, str | None], experiment: Experiment) -
         for setting in experiment.settings:
             gpus |= dict(experiment.inventory.for_setting(setting)[0].gpus)
     networks = {setting.network for setting in experiment.settings if not setting.one_machine}
-    with TemporaryDirectory(prefix="driple-hosts-") as folder:
+    with _scratch() as folder:
         specs = {
             name: HostSpec(
                 name=name,
                 address=address or "localhost",
                 python=sys.executable,
-                work_dir=str(Path(folder) / name),
+                work_dir=str(folder / name),
                 gpus=gpus,
                 networks={network: Link(address=address) for network in networks},
             )

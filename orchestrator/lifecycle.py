@@ -115,12 +115,19 @@ class Attempt:
                 raise AttemptFailed(said, Blame(name, command="the process that forks tasks", words=words))
 
     def _start(self, job: JobSpec) -> None:
-        self._starter.start(self.states.values(), job)
-        self._listener.until(
-            lambda: all(state.pid is not None or state.over for state in self.states.values()),
-            BACKSTOP_S,
-            lambda: "these were not started: " + self._which(lambda state: state.pid is None),
-        )
+        """Servers first, and workers when the servers are watched: else a quick job trains before it is sampled."""
+        servers = [state for state in self.states.values() if not state.is_worker]
+        workers = [state for state in self.states.values() if state.is_worker]
+        for states in (servers, workers):
+            self._starter.start(states, job)
+            self._listener.until(
+                lambda states=states: all(state.sampler_ready or state.over for state in states),  # type: ignore[misc]
+                self._request.timeouts.start_s,
+                lambda states=states: (
+                    "these were not started or are not sampled: "  # type: ignore[misc]
+                    + ", ".join(state.where for state in states if not state.sampler_ready)
+                ),
+            )
 
     def _watch(self) -> None:
         """Until every worker has ended well."""

@@ -7,14 +7,17 @@ off, whatever ends it.
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Protocol
 
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.runspec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
+from driple.orchestrator.failure import Hopeless
 from driple.orchestrator.inventory import HostSpec, Link
 from driple.orchestrator.launch import CONTAINER
 from driple.orchestrator.station import Station
@@ -27,6 +30,18 @@ LOSS_PACKETS = 2000
 """Where loss was asked for: 1 % of them is known to a quarter."""
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
+ENOUGH = 0.8
+"""A link that carries less than this share of what it should is worth a second look, and a warning."""
+_OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
+"""What a kernel puts on an interface by itself, and puts there again when ours is taken off."""
+
+log = logging.getLogger(__name__)
+
+
+# Fails only if ours is still there: `del` also fails where it was never made.
+_TAKE_OFF = (
+    'nic=$1; shift; "$@" del dev "$nic" root 2>/dev/null; ! tc qdisc show dev "$nic" root | grep -Eq "netem|tbf"'
+)
 
 
 class Shaper(Protocol):
@@ -69,6 +84,10 @@ class Links:
         nics = station.found.get("nics") or {}
         by_address = next((name for name, nic in nics.items() if address in nic.get("addresses", ())), None)
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic or by_address
+        if by_address is not None and nic != by_address:
+            raise HostError(
+                f"{station.name}: nic is {nic!r} in the inventory, but {address} is the address of {by_address!r}"
+            )
         if nic is None:
             return FLOWS
         if nics and nic not in nics:
@@ -85,7 +104,19 @@ class Links:
             done_by = self._shaper.shape(spec.network, spec.setting, stations)
             addresses = {name: self.data_address(spec.setting, stations[name]) for name in hosts}
             packets = LOSS_PACKETS if spec.network.loss_pct else PROBE_PACKETS
-            measured = probe(stations, addresses, packets=packets, at_once=self._shaper.pairs_at_once(len(hosts)))
+            at_once = self._shaper.pairs_at_once(len(hosts))
+            measured = probe(stations, addresses, packets=packets, at_once=at_once)
+            wanted = spec.network.rate_mbit or float(spec.setting.link_mbit or 0)
+            if measured and measured["rate_mbit"] < ENOUGH * wanted and not spec.network.loss_pct:
+                measured = max(
+                    measured,
+                    probe(stations, addresses, packets=packets, at_once=at_once),
+                    key=lambda found: found["rate_mbit"],
+                )  # a busy moment is no slow link
+                if measured["rate_mbit"] < ENOUGH * wanted:
+                    log.warning(
+                        "links carry %.0f Mbit/s, and not the %g of %s", measured["rate_mbit"], wanted, spec.setting
+                    )
             self._measured[key] = (measured, done_by)
             for name in hosts:
                 self._last[name] = key
@@ -146,7 +177,7 @@ class NoShaper:
 
     def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
         if condition != NOTHING:
-            raise RunFailed(f"network condition {condition.label}: these hosts have no link to condition")
+            raise Hopeless(f"network condition {condition.label}: these hosts have no link to condition")
         return {}
 
     def clear(self, stations: Mapping[str, Station]) -> None:
@@ -169,7 +200,8 @@ class TcShaper:
         try:
             by = {name: self._make(condition, setting, station) for name, station in stations.items()}
         except RunFailed:
-            self.clear(stations)
+            with suppress(RunFailed):  # the cause is the better message
+                self.clear(stations)
             raise
         parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
         return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
@@ -187,19 +219,25 @@ class TcShaper:
         """Makes it on one host by what its kernel has; says which."""
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
         if nic is None:
-            raise RunFailed(
+            raise Hopeless(
                 f"{station.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
         tc = [*([] if station.facts.get("uid") == 0 else ["sudo", "-n"]), "tc", "qdisc"]
-        station.ask("undo_later", name=f"tc of {nic}", argv=[*tc, "del", "dev", nic, "root"])
+        there = station.ask("run", argv=["tc", "qdisc", "show", "dev", nic, "root"])["stdout"].split()
+        if len(there) > 1 and there[1] not in _OWN_QDISCS:
+            raise Hopeless(
+                f"{station.name}: {nic} has a qdisc of its own already ({there[1]}), which could not be given back "
+                "afterwards; take it off, or leave network: out"
+            )
+        station.ask("undo_later", name=f"tc of {nic}", argv=["sh", "-c", _TAKE_OFF, "sh", nic, *tc])
         words = ""
         for way, arguments in tc_ways(condition):
             done = station.ask("run", argv=[*tc, "replace", "dev", nic, "root", *arguments], limit_s=20.0)
             if done["exit_code"] == 0:
                 return way
             words = words or " ".join(done["stderr"].split())
-        raise RunFailed(
+        raise Hopeless(
             f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
         )

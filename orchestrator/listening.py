@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import queue
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 OTHERS_S = 3.0
 TURN_S = 1.0
 FULL_BYTES = 1024 * 1024
+NOISE = re.compile(r"^[IWEF]\d{4} |cuInit|All log messages before absl")
+"""What TensorFlow logs on every machine without a GPU is no cause of anything."""
 ECHO = "went away before"
 """In the last words of a task that ended because it missed another (workloads/watch.py)."""
 
@@ -138,7 +141,8 @@ class Listener:
         if station.warm.failure:
             for state in own:
                 if state.pid is not None and not state.over:
-                    self._on_end(state, None)
+                    state.over = True
+                    self._fail(self.failed(state, f"{station.warm.failure}, and with it {state.task}"))
         for state in own:
             if "started" in told and told["started"].get("out") == state.place.out:
                 self.on_started(state, int(told["started"]["pid"]))
@@ -162,9 +166,7 @@ class Listener:
                 how = ended_how(state.sampler_exit)
                 self._fail(self.failed(state, f"the sampler of {state.where} {how}", sampler=True))
         elif event.kind == "said" and event.value["line"] == "ready":
-            if state.steps > self._spec.measurement.warmup_steps:
-                late = f"the sampler of {state.where} came when the measured part had begun"
-                self._fail(self.failed(state, late, sampler=True))
+            state.sampler_ready = True
         elif event.kind == "said" and event.value["line"].startswith("{"):
             try:
                 state.summary = json.loads(event.value["line"])
@@ -201,7 +203,8 @@ class Listener:
         about_sampler = "sampler" in failure.reason
         path = state.place.sampler_log if about_sampler else f"{state.place.out}/stderr.log"
         words = self.tail(state.station, path)
-        said = state.words if state.words and not about_sampler else (words[-1] if words else "")
+        telling = [line for line in words if not NOISE.search(line)]
+        said = state.words if state.words and not about_sampler else (telling[-1] if telling else "")
         looked = quietly(state.station, "look", nics=["lo"])
         if looked and looked["disk_free_bytes"] < FULL_BYTES:  # who could not write could not say so either
             said = f"the disk of {blame.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"

@@ -9,15 +9,17 @@ import signal
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 
 from driple.contracts.errors import BadInput
 from driple.orchestrator import collect
 from driple.orchestrator.agent import build_agent
-from driple.orchestrator.board import Board
+from driple.orchestrator.board import Board, BoardHandler
+from driple.orchestrator.done import sealed_runs
 from driple.orchestrator.experiment import Experiment
 from driple.orchestrator.fleet import Fleet
-from driple.orchestrator.kinds import cluster_for
+from driple.orchestrator.kinds import Cluster, cluster_for
 from driple.orchestrator.notify import FAILED, Notify
 from driple.orchestrator.plan import PlannedRun
 from driple.orchestrator.provenance import provenance
@@ -36,29 +38,55 @@ def run_sweep(
     accept_new_host_keys: bool = False,
 ) -> list[Result]:
     """Does every run that is not done; a result for each of those."""
-    if experiment.inventory.kind == "lab" and (options.parallel or 1) > 1 and len(experiment.networks) > 1:
+    links = {(setting.network, network) for setting in experiment.settings for network in experiment.networks}
+    if experiment.inventory.kind == "lab" and (options.parallel or 1) > 1 and len(links) > 1:
         raise BadInput("--parallel: a lab has one network condition at a time, and this experiment has several")
     board = _NotifyingBoard(notify, experiment.name)
-    with only_one(options.output, experiment.name):
-        collect.remove_partials(options.output, experiment.name)
-        to_do = [run for run in runs if run.id not in done]
-        board.begin(len(runs), len(runs) - len(to_do))
-        if not to_do:
-            return []
-        agent = build_agent()
-        owner = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()} {experiment.name}"
-        with cluster_for(experiment, accept_new_host_keys=accept_new_host_keys) as cluster:
-            fleet = Fleet(cluster.specs, cluster.connect, agent, owner)
-            sweep = Sweep(experiment, to_do, cluster, fleet, options, board, provenance(agent.sha256))
-            try:
-                with _signals(sweep):
-                    return sweep.go()
-            except KeyboardInterrupt:
-                fleet.close(at_once=True)
-                raise
-            finally:
-                board.close()
-                fleet.close()
+    handler = BoardHandler(board)
+    logging.getLogger().addHandler(handler)
+    try:
+        with only_one(options.output, experiment.name):
+            to_do = [run for run in runs if run.id not in done]
+            if not to_do:
+                board.begin(len(runs), len(runs))
+                return []
+            with cluster_for(experiment, accept_new_host_keys=accept_new_host_keys) as cluster:
+                if not cluster.fallback:
+                    return _do(experiment, runs, to_do, cluster, options, board)
+                # They measure something else than the lab's would, which must not be taken for done by them.
+                other = replace(experiment, name=f"{experiment.name}-without-lab")
+                with only_one(options.output, other.name):
+                    there = sealed_runs(options.output, other.name, [run.id for run in to_do])
+                    rest = [run for run in to_do if run.id not in there]
+                    return _do(other, runs, rest, cluster, options, board)
+    finally:
+        board.close()
+        logging.getLogger().removeHandler(handler)
+
+
+def _do(
+    experiment: Experiment,
+    runs: Sequence[PlannedRun],
+    to_do: Sequence[PlannedRun],
+    cluster: Cluster,
+    options: Options,
+    board: Board,
+) -> list[Result]:
+    collect.remove_partials(options.output, experiment.name)
+    board.begin(len(runs), len(runs) - len(to_do))
+    agent = build_agent()
+    owner = f"{getpass.getuser()}@{socket.gethostname()}:{os.getpid()} {experiment.name}"
+    fleet = Fleet(cluster.specs, cluster.connect, agent, owner)
+    sweep = Sweep(experiment, to_do, cluster, fleet, options, board, provenance(agent.sha256))
+    try:
+        with _signals(sweep):
+            return sweep.go()
+    except KeyboardInterrupt:
+        fleet.close(at_once=True)
+        raise
+    finally:
+        board.close()
+        fleet.close()
 
 
 class _NotifyingBoard(Board):
@@ -90,7 +118,9 @@ def _signals(sweep: Sweep) -> Iterator[None]:
         sweep.stop()
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    old = {number: signal.signal(number, stop) for number in numbers}
+    # One that is ignored stays so: nohup.
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    old = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -48,7 +48,7 @@ class Starter:
         start = state.station.request(
             "start",
             name=state.place.sampler,
-            argv=[state.station.python, state.station.agent_path, "--spec", state.place.sampler_spec],
+            argv=[*state.station.agent_command, "--spec", state.place.sampler_spec],
             stderr=state.place.sampler_log,
             talk=True,
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first

@@ -11,10 +11,9 @@ import itertools
 import json
 import logging
 import queue
-import shlex
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -23,7 +22,8 @@ from typing import Any
 
 from driple.contracts.errors import HostError, HostLost, RunFailed
 from driple.contracts.manifest import ClockProbe
-from driple.orchestrator.agent import Agent
+from driple.orchestrator.agent import ARRIVAL, PYTHON_FLAGS, Agent
+from driple.orchestrator.arrival import NO_FOLDER
 from driple.orchestrator.hosts.base import Channel, Host
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ SILENT_S = 15.0
 ORPHAN_S = 30.0
 ANSWER_S = 20.0
 READY_S = 30.0
+BRING_S = 60.0
 BUSY_S = ORPHAN_S + 15.0
 """How long a new steward waits for the one of a controller that has gone."""
 PROBES = 32
@@ -70,9 +71,8 @@ class Station:
         self.found: dict[str, Any] = {}
         """What was found when the host was looked at: its interfaces, GPUs, and what its python has."""
         self.agent_path = ""
-        """Where the agent's file is on the host."""
-        self.python = python
-        """What runs it there."""
+        """Where the agent's file is on the host, once it is there."""
+        self._python = python
         self._agent = agent
         self._work_dir = work_dir
         self._owner = owner
@@ -91,13 +91,21 @@ class Station:
             HostError: with the host, the cause and the remedy.
         """
         self.host.open()
-        self.agent_path = self._push_agent()
-        argv = [self.python, self.agent_path, "steward", "--work", self._work_dir, "--owner", self._owner]
+        argv = self._agent.arrival(self._python, self._work_dir)
+        argv += ["steward", "--work", self._work_dir, "--owner", self._owner]
         argv += ["--wait", f"{BUSY_S:g}", "--orphan", f"{ORPHAN_S:g}"]
         self._channel = self.host.start(argv)
-        self._await_ready(argv)
+        with suppress(HostError):  # one that has ended already has said why
+            self._channel.write(ARRIVAL)
+        self._await_ready()
+        self.agent_path = f"{self.facts['work']}/{self._agent.file_name}"
         threading.Thread(target=self._listen, name=f"listen to {self.name}", daemon=True).start()
         self.ask("remove", path=RUNS)  # of a controller that lost this host: it is ours alone now
+
+    @property
+    def agent_command(self) -> list[str]:
+        """What runs the agent's file there."""
+        return [self._python, *PYTHON_FLAGS, self.agent_path]
 
     def attach(self, tell: Callable[[Event], None] | None) -> None:
         """Who hears the events from now on; None for nobody."""
@@ -178,26 +186,7 @@ class Station:
                 log.debug("%s: closing: %s", self.name, error)
         self._lose(HostLost(f"{self.name}: closed"))
 
-    def _push_agent(self) -> str:
-        """The path of the agent's file on the host; brought there unless one of the same content is."""
-        folder = self._work_dir.rstrip("/")
-        path = f"{folder}/{self._agent.file_name}"
-        script = (
-            'case "$1" in "~/"*) p="$HOME/${1#\\~/}";; *) p="$1";; esac; '
-            'mkdir -p "$(dirname "$p")" && printf "%s\\n" "$p" && sha256sum < "$p" 2>/dev/null; true'
-        )
-        found = self.host.run(["sh", "-c", script, "sh", path], timeout_s=ANSWER_S)
-        lines = found.stdout.decode("utf-8", "replace").splitlines()
-        place = next((line for line in reversed(lines) if line.endswith(self._agent.file_name)), None)
-        if place is None:
-            words = found.stderr.decode("utf-8", "replace").strip().splitlines()
-            why = words[-1] if words else "it did not say why"
-            raise HostError(f"{self.name}: cannot make its work_dir {folder!r} ({why}); choose another")
-        if not any(line.startswith(self._agent.sha256) for line in lines):
-            self.host.put(self._agent.content, place, mode=0o755)
-        return place
-
-    def _await_ready(self, argv: Sequence[str]) -> None:
+    def _await_ready(self) -> None:
         assert self._channel is not None
         deadline = time.monotonic() + READY_S
         while True:
@@ -208,13 +197,19 @@ class Station:
                 raise HostLost(f"{self.name}: the steward was not ready within {READY_S:g} s") from None
             if line is None:
                 words = self._channel.last_words.strip().splitlines()
+                why = words[-1] if words else "it did not say why"
+                code = self._channel.exit_code
                 self._channel.close()
+                if code == NO_FOLDER:
+                    raise HostError(f"{self.name}: cannot use its work_dir {self._work_dir!r} ({why}); choose another")
                 raise HostError(
-                    f"{self.name}: the steward did not start ({shlex.join(argv[:3])}): "
-                    f"{words[-1] if words else 'it said nothing'}; the host needs python3 >= 3.8"
+                    f"{self.name}: the steward did not start with {self._python}: {why}; the host needs python3 >= 3.8"
                 )
             said = _object(line)  # None for the noise that a login shell may make
-            if said is not None and "busy" in said:
+            if said is not None and "bring" in said:
+                self._channel.write(self._agent.content)
+                deadline = time.monotonic() + BRING_S + READY_S
+            elif said is not None and "busy" in said:
                 log.warning("%s: in use by %s; waiting for it to leave", self.name, said["busy"].get("owner"))
                 deadline = time.monotonic() + BUSY_S + READY_S
             elif said is not None and "failed" in said:

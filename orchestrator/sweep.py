@@ -22,7 +22,7 @@ from driple.contracts.errors import BadInput, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import RUNNING, HostRecord, Manifest
 from driple.orchestrator import collect
 from driple.orchestrator.experiment import Experiment
-from driple.orchestrator.failure import AttemptFailed, Interrupted
+from driple.orchestrator.failure import AttemptFailed, Hopeless, Interrupted
 from driple.orchestrator.fleet import Fleet
 from driple.orchestrator.inventory import Inventory
 from driple.orchestrator.kinds import Cluster
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 HOST_PATIENCE_S = 600.0
 """How long runs wait for hosts that are lost before they count as failed."""
 MOST_RETRY_WAIT_S = 300.0
+MOST_LOST_IN_RUN = 3
+"""A run that takes its hosts down with it is given up after so many of them."""
 TICK_S = 0.2
 BAD_INPUT = 2
 """Exit code of a task that cannot use what it was given."""
@@ -91,6 +93,8 @@ class _Job:
     not_before: float = 0.0
     placed: tuple[Placed, ...] = ()
     attempt: Attempt | None = None
+    lost_in_run: int = 0
+    """How often a host was lost while it ran there."""
     began: float = 0.0
     seconds: float = 0.0
     failure: RunFailed | None = None
@@ -193,10 +197,13 @@ class Sweep:
 
     def _again_or_not(self, job: _Job) -> None:
         assert job.failure is not None
-        if isinstance(job.failure, HostLost | HostRefused):
-            # No fault of the run's: it goes elsewhere, or waits until the host is back.
+        if isinstance(job.failure, HostLost | HostRefused) and job.lost_in_run <= MOST_LOST_IN_RUN:
+            # No fault of the run's: it goes elsewhere, or waits until the host is back. Unless it is always this run.
             job.attempts -= 1
             wait = 0.0
+            if self._place(job.run) is None and not self._can_ever(job.run):
+                self._give_up(job, job.failure)
+                return
         elif job.attempts > self._experiment.retries or _hopeless(job.failure):
             self._give_up(job, job.failure)
             return
@@ -230,6 +237,8 @@ class Sweep:
             job.outcome = "sealed"
         except RunFailed as error:
             job.failure = error
+        except OSError as error:
+            job.failure = RunFailed(f"{error.filename or self._options.output}: {error.strerror or error}")
         except Exception as error:
             log.exception("run %s", job.run.id)
             job.failure = RunFailed(f"unexpected {type(error).__name__}: {error}; the traceback is above")
@@ -280,6 +289,7 @@ class Sweep:
             job.steps = max((state.steps for state in ended.tasks), default=0)
             collect.seal(stage, collect.completed(manifest, ended), checksums)
         except BaseException as error:
+            job.lost_in_run += isinstance(error, HostLost)
             collect.leave_failed(stage, manifest, attempt, error)
             raise
         finally:
@@ -305,6 +315,8 @@ class Sweep:
 
 def _hopeless(failure: RunFailed) -> bool:
     """Whether another attempt must end as this one did: a task that refused its input will refuse it again."""
+    if isinstance(failure, Hopeless):
+        return True
     return isinstance(failure, AttemptFailed) and failure.blame is not None and failure.blame.exit_code == BAD_INPUT
 
 

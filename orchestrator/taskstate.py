@@ -34,6 +34,7 @@ class TaskState:
     finished: Mapping[str, Any] = field(default_factory=dict)
     """What it left in finished.json."""
     sampler_pid: int | None = None
+    sampler_ready: bool = False
     sampler_over: bool = False
     sampler_exit: int | None = None
     summary: dict[str, Any] = field(default_factory=dict)

@@ -36,8 +36,8 @@ PAUSE_OF_IDLE = 0.5
 UNSURE = 2.5
 """Up to so many samples, however, anything may be flicker."""
 SEPARATION = 4.0
-"""Two levels are real where their means differ by so many standard deviations of the samples around them. The best split
-of a normal distribution reaches 2.6, that of a uniform one 3.5 ..."""
+"""Two levels are real where their means differ by so many standard deviations of the samples around them. The best
+split of a normal distribution reaches 2.6, that of a uniform one 3.5 ..."""
 CONTRAST = {NETWORK: 0.2, BUSY: 0.5, LEVEL: 0.0}
 """... or where idle is at most this share of burst, in series whose zero means rest."""
 FLOOR = {NETWORK: 100_000.0, BUSY: 5.0, LEVEL: 0.0}
@@ -54,7 +54,7 @@ FEW_BURSTS = 3
 
 @dataclass(frozen=True)
 class Bib:
-    """Burst and idle of one series. Durations in seconds, amounts in the series' unit; None where nothing can be said."""
+    """Burst and idle of one series. Durations in seconds, amounts in its unit; None where nothing can be said."""
 
     pattern: str
     """`I` (at rest), `BIB` (burst, idle, burst), `B` (busy throughout), `?` (no data)."""
@@ -119,7 +119,7 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
     samples, refresh = _updated(samples, series.refresh_s, step_s)
     samples, ordered, absurd = _without_absurd(samples)
     flags += [*_count("absurd", absurd), *(["held"] if refresh.held else [])]
-    times = grid(samples.t_s)
+    times = grid(samples.t_s, samples.period_s)
     flags += _count("gaps", len(times.after_gap))
     if step_s is not None and refresh.period_s is not None and step_s < FINEST * refresh.period_s:
         flags.append("step_finer_than_refresh")
@@ -166,8 +166,9 @@ def _spans(value: FloatArray, times: Grid, split: Split, kind: str, step_s: floa
     """Bursts and idle spans, flicker merged as the kind of series allows."""
     pause = PAUSE[kind]
     never_s = max(pause * step_s, UNSURE * times.period_s) if pause and step_s is not None else np.inf
-    weights = Weights(value, times, (split.low, split.high))
-    spans = without_flicker(spans_of(value > split.threshold, times), weights, FLICKER, never_s)
+    spans = spans_of(value > split.threshold, times)
+    weights = Weights(value, times, (split.low, split.high), spans)
+    spans = without_flicker(spans, weights, FLICKER, never_s)
     if pause:
         idle_s, burst_s = (typical(spans.duration_s[which]) for which in (~spans.high, spans.high))
         cycle_s = step_s if step_s is not None else idle_s + burst_s
@@ -276,7 +277,8 @@ def _of_flat(
 def _amounts(value: FloatArray, times: Grid, spans: Spans) -> tuple[FloatArray, FloatArray]:
     """Mean value of each span, and the time that it was taken over.
 
-    A sample at an edge is part burst and part idle: it counts for the duration and, where there are others, not for the amount.
+    A sample at an edge is part burst and part idle: it counts for the duration and, where there are others, not for the
+    amount.
     """
     weighted = value * times.duration_s
     total, seconds = np.add.reduceat(weighted, spans.first), np.add.reduceat(times.duration_s, spans.first)

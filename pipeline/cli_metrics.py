@@ -39,17 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         from driple.pipeline.perfetto import write_perfetto
 
         write_perfetto(arguments.perfetto, arguments.file.name, analysed)
-    print(json.dumps(_json(arguments.file, source, analysed), allow_nan=False) if arguments.json else _text(source, analysed))
+    print(
+        json.dumps(_json(arguments.file, source, analysed), allow_nan=False)
+        if arguments.json
+        else _text(source, analysed)
+    )
     return 0
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-metrics",
-        description="Print burst duration, idle duration and burst amount of every series in a trace: ours (a run directory or\n"
-        "its trace files), nvidia-smi CSV, Kineto and other Chrome traces, any CSV. docs/METRICS.md explains each number.",
-        example="driple-metrics gpu.csv --plot gpu.png\n"
-        "  driple-metrics sar.csv --time timestamp --value rxkB/s --counter rx_bytes --json",
+        description="Print burst duration, idle duration and burst amount of every series in a trace: ours (a run\n"
+        "directory or its trace files), nvidia-smi CSV, Kineto and other Chrome traces, any CSV.\n"
+        "docs/METRICS.md explains each number.",
+        example="driple-metrics gpu.csv --plot gpu.png",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a trace, or a run directory")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -91,7 +95,7 @@ def _text(source: Source, analysed: Sequence[tuple[Series, Analysis]]) -> str:
 
 def _row(series: Series, bib: Bib) -> tuple[str, ...]:
     finer = [name for name in ("burst_s", "idle_s") if f"{name}_finer_than_refresh" in bib.flags]
-    about = {"burst_s": "", "idle_s": "", **{name: "~" for name in finer}}  # not resolved: no more than a guess
+    about = {"burst_s": "", "idle_s": "", **dict.fromkeys(finer, "~")}  # not resolved: no more than a guess
     return (
         series.name,
         bib.pattern,

@@ -43,7 +43,7 @@ class TaskTrace:
     task: str
     host: str
     readings: Mapping[str, Readings]
-    """By column; only such as say anything. Traffic that was summed from flows is `flows_tx_bytes` and `flows_rx_bytes`."""
+    """By column; only such as say anything. Traffic summed from flows is `flows_tx_bytes` and `flows_rx_bytes`."""
     steps: Steps | None
     """None for a server."""
     window: Window
@@ -64,14 +64,16 @@ def load_run(folder: Path) -> Run:
     """Reads and checks a run directory.
 
     Raises:
-        CorruptRun: it is not sealed, a file is missing or not as it was sealed, a clock is not known well enough, or the
-            traces do not cover the training. The message says which.
+        CorruptRun: it is not sealed, a file is missing or not as it was sealed, a clock is not known well enough, or
+            the traces do not cover the training. The message says which.
     """
     folder = Path(folder)
     paths = RunPaths(folder.absolute().parent.parent, folder.absolute().parent.name, folder.absolute().name)
     manifest = Manifest.read(folder / paths.manifest.name)
     if manifest.status != SEALED:
-        raise CorruptRun(f"{folder}: {manifest.status}, not sealed{': ' if manifest.failure else ''}{manifest.failure or ''}")
+        raise CorruptRun(
+            f"{folder}: {manifest.status}, not sealed{': ' if manifest.failure else ''}{manifest.failure or ''}"
+        )
     _check_files(folder, manifest.checksums)
     if [record.task for record in manifest.tasks] != list(manifest.run.setting.tasks):
         raise CorruptRun(f"{folder}: run.json does not have the tasks of {manifest.run.setting}")
@@ -180,10 +182,15 @@ def _read_trace(paths: RunPaths, record: TaskRecord, clock: ClockFit) -> dict[st
 
 def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
     table = _table(path)
-    columns = {c.name: _column(path, table, c.name) for c in FLOW_COLUMNS if c.kind != "name" or c.name in ("flow", "of_task")}
-    of_task = columns["of_task"].fill_null(0).to_numpy(zero_copy_only=False) == 1
-    if not of_task.any():
+    columns = {
+        c.name: _column(path, table, c.name) for c in FLOW_COLUMNS if c.kind != "name" or c.name in ("flow", "of_task")
+    }
+    # A connection belongs to nobody until it is accepted: one that is the task's at any time was its own all the time.
+    said = columns["of_task"].fill_null(0).to_numpy(zero_copy_only=False) == 1
+    if not said.any():
         return {}
+    numbers = columns["flow"].to_numpy(zero_copy_only=False)
+    of_task = np.isin(numbers, numbers[said])
     t_ns, flow, sent, received = (
         columns[name].fill_null(0).to_numpy(zero_copy_only=False)[of_task]
         for name in ("t_mono_ns", "flow", "bytes_acked", "bytes_received")

@@ -43,7 +43,9 @@ def events(title: str, analysed: Sequence[tuple[Series, Analysis]]) -> list[dict
         spans = analysis.spans
         if spans is None:
             continue
-        rows = zip(spans.start_s.tolist(), spans.duration_s.tolist(), spans.high.tolist(), spans.whole.tolist(), strict=True)
+        rows = zip(
+            spans.start_s.tolist(), spans.duration_s.tolist(), spans.high.tolist(), spans.whole.tolist(), strict=True
+        )
         for start, duration, high, whole in rows:
             name = ("burst" if high else "idle") if whole else ("burst (cut)" if high else "idle (cut)")
             event = {"ph": "X", "pid": 1, "tid": tid, "cat": "bib", "name": name}

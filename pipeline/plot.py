@@ -16,6 +16,7 @@ from driple.pipeline.series import FloatArray, Series
 MAX_SERIES = 40
 _MAX_POINTS = 6000
 _LINE, _BURST, _PARTIAL, _THRESHOLD = "#1f4e79", "#f4a259", "#c9c9c9", "#5b8e7d"
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 FORMATS = (".png", ".svg", ".pdf")
 
 
@@ -43,7 +44,9 @@ def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) ->
     for axis, (series, analysis) in zip(axes[:, 0], shown, strict=True):
         draw(axis, series, analysis, origin)
     axes[-1, 0].set_xlabel("s")
-    figure.suptitle(title if len(shown) == len(analysed) else f"{title} (the first {MAX_SERIES} of {len(analysed)} series)")
+    figure.suptitle(
+        title if len(shown) == len(analysed) else f"{title} (the first {MAX_SERIES} of {len(analysed)} series)"
+    )
     try:
         with replacing(path, "wb") as stream:
             figure.savefig(stream, format=path.suffix[1:].lower(), dpi=90, metadata=_undated(path))
@@ -60,7 +63,8 @@ def draw(axis: Any, series: Series, analysis: Analysis, origin: float = 0.0) -> 
     spans = analysis.spans
     if spans is not None:
         for colour, which in ((_BURST, spans.high & spans.whole), (_PARTIAL, spans.high & ~spans.whole)):
-            axis.fill_between(*_boxes(spans.start_s[which] - origin, spans.end_s[which] - origin), transform=axis.get_xaxis_transform(), color=colour, alpha=0.55, linewidth=0)  # fmt: skip
+            boxes = _boxes(spans.start_s[which] - origin, spans.end_s[which] - origin)
+            axis.fill_between(*boxes, transform=axis.get_xaxis_transform(), color=colour, alpha=0.55, linewidth=0)
         if analysis.threshold is not None:
             axis.axhline(analysis.threshold / scale, color=_THRESHOLD, linewidth=0.8, linestyle="--")
     axis.step(t_s, value, where="pre", color=_LINE, linewidth=0.9)
@@ -89,7 +93,7 @@ def _boxes(start: FloatArray, end: FloatArray) -> tuple[Any, Any, Any]:
 
 def _scale(value: FloatArray) -> tuple[float, str]:
     greatest = float(np.max(np.abs(value))) if len(value) else 0.0
-    return next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e4, "k")) if greatest >= s), (1.0, "")) if greatest < 1e4 or greatest >= 1e6 else (1e3, "k")  # fmt: skip
+    return next(((size, prefix) for size, prefix in _PREFIXES if greatest >= 10 * size), (1.0, ""))
 
 
 def _fewer(t_s: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:

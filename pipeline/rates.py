@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from driple.pipeline.refresh import Refresh, beats, find_refresh
 from driple.pipeline.series import FloatArray
 
 _WRAP = 1 << 32
 _CLOSE = 0.5
-"""Reads closer than this share of the usual period are taken as one: a counter that moves in ticks would give absurd rates."""
+"""Reads closer than this share of the usual period are taken as one: counters that move in ticks give absurd rates."""
 _PLAUSIBLE = 2.0
 """A wrap may give a rate of so many times the greatest other one; more is a reset."""
 _TOLERANCE = 1.05
@@ -95,8 +96,8 @@ def _apart(t_s: FloatArray, count: Any) -> tuple[FloatArray, Any]:
 def _increases(t_s: FloatArray, count: Any) -> tuple[FloatArray, int, int]:
     """Differences, wraps made good, NaN at resets; and how many there were of both.
 
-    A counter that falls has wrapped at 2^32 where that gives a rate as others are, and was set back where not. One of 64
-    bits that wraps needs nothing more than arithmetic that does.
+    A counter that falls has wrapped at 2^32 where that gives a rate as others are, and was set back where not. One of
+    64 bits that wraps needs nothing more than arithmetic that does.
     """
     if count.dtype.kind in "iu":  # exact also beyond 2^53
         increase = (count[1:].astype(np.uint64) - count[:-1].astype(np.uint64)).astype(np.int64).astype(np.float64)
@@ -114,8 +115,8 @@ def _increases(t_s: FloatArray, count: Any) -> tuple[FloatArray, int, int]:
 
 
 def _real_updates(t_s: FloatArray, increase: FloatArray, refresh_s: float) -> tuple[FloatArray, FloatArray]:
-    """Reads of a counter that its source renews slowly, as it was renewed: what came with a jump came since the beat before."""
-    jumps = np.flatnonzero(~(increase == 0)) + 1
+    """A counter that its source renews slowly, as it was renewed: what came with a jump came since the beat before."""
+    jumps: NDArray[np.int64] = np.flatnonzero(~(increase == 0)) + 1
     at, index = beats(t_s[jumps], float(t_s[-1]), refresh_s)
     last = np.r_[index[1:] != index[:-1], False]  # after it comes the next jump
     gained = np.where(last[:-1], increase[jumps - 1][np.minimum(index[:-1] + 1, len(jumps) - 1)], 0.0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.pipeline.series import FloatArray
+from driple.pipeline.series import FloatArray, usual_interval
 
 MIN_CHANGES = 5
 """Fewer say nothing about how often a value is refreshed."""
@@ -52,8 +52,11 @@ def find_refresh(
     """
     if len(t_s) < 2:
         return Refresh(None, False)
-    period = period_s or float(np.median(np.diff(t_s)))
-    changes = np.flatnonzero(value[1:] != value[:-1]) + 1
+    period = period_s or usual_interval(t_s)
+    changed = value[1:] != value[:-1]
+    if np.count_nonzero(changed) > 0.6 * len(changed):
+        return Refresh(period, False)  # more than half of the changes come one read after another
+    changes: NDArray[np.int64] = np.flatnonzero(changed) + 1
     if not len(changes):
         return Refresh(None, False)
     intervals = np.diff(t_s[changes])
@@ -88,6 +91,6 @@ def beats(t_s: FloatArray, end_s: float, refresh_s: float) -> tuple[FloatArray, 
     """
     lengths = np.diff(np.r_[t_s, end_s])
     counts = np.maximum(1, np.round(lengths / refresh_s)).astype(np.int64)
-    index = np.repeat(np.arange(len(t_s)), counts)
+    index: NDArray[np.int64] = np.repeat(np.arange(len(t_s)), counts)
     nth = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
     return t_s[index] + nth * (lengths / counts)[index], index

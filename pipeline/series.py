@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+FloatArray: TypeAlias = NDArray[np.float64]
 
 NETWORK = "network"
 """Traffic: heavy-tailed, at rest near zero, with pauses inside a burst."""
@@ -20,6 +21,11 @@ BUSY = "busy"
 """A share of time in percent: of a GPU, of processors."""
 LEVEL = "level"
 """Anything else: memory in use, power, temperature. Zero means nothing special."""
+
+_GREATEST = 1e100
+"""What is beyond it is no measurement, and its square no number."""
+
+_ENOUGH = 20_000
 
 KINDS = (NETWORK, BUSY, LEVEL)
 
@@ -61,13 +67,19 @@ class Samples:
     @cached_property
     def period_s(self) -> float:
         """The usual time between two samples; 0 where there are not two."""
-        return float(np.median(np.diff(self.t_s))) if len(self.t_s) > 1 else 0.0
+        return usual_interval(self.t_s)
+
+
+def usual_interval(t_s: FloatArray) -> float:
+    """The median time between samples, of a long series by every so-manieth; 0 where there are not two."""
+    elapsed = np.diff(t_s)
+    return float(np.median(elapsed[:: 1 + len(elapsed) // _ENOUGH])) if len(elapsed) else 0.0
 
 
 def usable(t_s: FloatArray, value: FloatArray) -> Samples:
     """Leaves out what is unknown, not finite, or steps back in time."""
     t_s, value = np.asarray(t_s, dtype=np.float64), np.asarray(value, dtype=np.float64)
-    keep = np.isfinite(t_s) & np.isfinite(value)
+    keep = np.isfinite(t_s) & (np.abs(value) < _GREATEST)  # false for NaN, too
     if not keep.all():
         t_s, value = t_s[keep], value[keep]
     if len(t_s) > 1 and not (np.diff(t_s) > 0).all():

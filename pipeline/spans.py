@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.pipeline.series import FloatArray
+from driple.pipeline.series import FloatArray, usual_interval
 
 GAP_PERIODS = 5.0
 """Samples further apart than so many periods leave a gap: what happened there is unknown."""
@@ -33,12 +33,17 @@ class Grid:
     period_s: float
 
 
-def grid(t_s: FloatArray) -> Grid:
-    """A sample stands for the time since the one before; the first, and one after a gap, for the usual period."""
+def grid(t_s: FloatArray, period_s: float | None = None) -> Grid:
+    """A sample stands for the time since the one before; the first, and one after a gap, for the usual period.
+
+    Args:
+        t_s: when samples were taken.
+        period_s: the usual time between them, where it is known already.
+    """
     elapsed = np.diff(t_s)
-    period = float(np.median(elapsed)) if len(elapsed) else 0.0
+    period = period_s if period_s is not None else usual_interval(t_s)
     limit = GAP_PERIODS * period
-    gap = np.flatnonzero(elapsed > limit) + 1
+    gap: NDArray[np.int64] = np.flatnonzero(elapsed > limit) + 1
     if len(gap):
         limit = max(limit, _IRREGULAR * float(np.quantile(elapsed, 0.95)))
         gap = gap[elapsed[gap - 1] > limit]
@@ -83,17 +88,22 @@ class Spans:
         begins = np.flatnonzero(np.r_[True, (high[1:] != high[:-1]) | self.after_gap[1:]])
         ends = np.r_[begins[1:] - 1, len(high) - 1]
         return Spans(
-            self.first[begins], self.last[ends], high[begins], self.start_s[begins], self.end_s[ends], self.after_gap[begins]
+            self.first[begins],
+            self.last[ends],
+            high[begins],
+            self.start_s[begins],
+            self.end_s[ends],
+            self.after_gap[begins],
         )
 
 
 def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
     """Stretches of equal labels; a gap ends one."""
     if not len(high):
-        none = np.zeros(0, dtype=np.int64)
+        none: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         return Spans(none, none, high, times.start_s, times.end_s, high)
     first = np.r_[0, np.flatnonzero(high[1:] != high[:-1]) + 1]
-    after_gap = np.zeros(len(first), dtype=bool)
+    after_gap: NDArray[np.bool_] = np.zeros(len(first), dtype=bool)
     if len(times.after_gap):
         first = np.union1d(first, times.after_gap)
         after_gap = np.isin(first, times.after_gap)
@@ -111,20 +121,25 @@ def typical(sizes: FloatArray) -> float:
 
 
 class Weights:
-    """What spans weigh: how far their samples are from the other level, times how long. Of a burst of traffic, its bytes."""
+    """What spans weigh: how far samples are from the other level, times how long; of a burst of traffic, its bytes."""
 
-    def __init__(self, value: FloatArray, times: Grid, levels: tuple[float, float]) -> None:
+    def __init__(self, value: FloatArray, times: Grid, levels: tuple[float, float], spans: Spans) -> None:
+        """`spans` are the finest that will be asked for: others must be made of them."""
         # A sample after lost ones stands for their time too, but is no better a witness for that.
         duration = np.minimum(times.duration_s, _WITNESS * times.period_s)
-        self._levels = levels
-        self._time = np.r_[0.0, np.cumsum(duration)]
-        self._amount = np.r_[0.0, np.cumsum((value - levels[0]) * duration)]
+        excess = value - levels[0]
+        excess *= duration
+        self._first = spans.first
+        self._height = levels[1] - levels[0]
+        self._time = np.r_[0.0, np.cumsum(np.add.reduceat(duration, spans.first))]
+        self._amount = np.r_[0.0, np.cumsum(np.add.reduceat(excess, spans.first))]
 
     def of(self, spans: Spans) -> FloatArray:
         """The weight of each span."""
-        end = spans.last + 1
-        above_idle = self._amount[end] - self._amount[spans.first]
-        full = (self._levels[1] - self._levels[0]) * (self._time[end] - self._time[spans.first])
+        begin: NDArray[np.int64] = np.searchsorted(self._first, spans.first)
+        end = np.r_[begin[1:], len(self._first)]
+        above_idle = self._amount[end] - self._amount[begin]
+        full = self._height * (self._time[end] - self._time[begin])
         return np.where(spans.high, above_idle, full - above_idle)
 
 

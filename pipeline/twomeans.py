@@ -1,8 +1,8 @@
 """Exact 2-means of numbers: sorted, so that every possible split is a place, and the best of them is found directly.
 
 A split of sorted values into `k` low and `n - k` high ones leaves the least squared distance to the two means where
-`S_k^2 n / (k (n - k))` is greatest, with S_k the sum of the first k distances from the mean. Prefix sums give all of them
-at once.
+`S_k^2 n / (k (n - k))` is greatest, with S_k the sum of the first k distances from the mean. Prefix sums give all of
+them at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from driple.pipeline.series import FloatArray
 _TAIL = 1.5
 """A value further from the low mean than so many times the median of the high cluster counts as one just there."""
 _ROUNDS = 5
+_STAYS = 0.02
+"""A threshold that moves by less than this share of the distance between the means stays where it is."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +46,24 @@ def split_sorted(ordered: FloatArray) -> Split | None:
     n = len(ordered)
     if n < 2 or ordered[0] == ordered[-1]:
         return None
-    # Around their mean and in units of their range: squares of large numbers that differ little would lose the digits.
-    scale = float(ordered[-1] / 2 - ordered[0] / 2)
-    centred = ordered / scale
-    middle = float(np.mean(centred))
-    centred -= middle
+    pivot = float(ordered[n // 2])
+    centred = ordered - pivot  # squares of large numbers that differ little would lose the digits
+    mean = float(np.mean(centred))
+    centred -= mean
     below = np.cumsum(centred)[:-1]
     gain = np.square(below)
     gain *= _share(n)
     k = int(np.argmax(gain)) + 1
-    if ordered[k] == ordered[k - 1]:  # equal values cannot be told apart; the best split is never there, but for rounding
+    if ordered[k] == ordered[k - 1]:  # equal values cannot be told apart; the best split is there for rounding alone
         gain[ordered[1:] == ordered[:-1]] = -1.0
         k = int(np.argmax(gain)) + 1
-    low, high = float(np.mean(centred[:k])), float(np.mean(centred[k:]))
-    inertia = float(np.dot(centred[:k] - low, centred[:k] - low) + np.dot(centred[k:] - high, centred[k:] - high))
-    threshold = float(ordered[k - 1] / 2 + ordered[k] / 2)
+    low, high = float(below[k - 1]) / k, -float(below[k - 1]) / (n - k)
+    inertia = max(0.0, float(np.dot(centred, centred)) - float(gain[k - 1]))
+    threshold = float(ordered[k - 1] + (ordered[k] - ordered[k - 1]) / 2)
     if not ordered[k - 1] <= threshold < ordered[k]:  # neighbours among floats
         threshold = float(ordered[k - 1])
-    return Split((middle + low) * scale, (middle + high) * scale, threshold, k, n - k, inertia * scale * scale)
+    mean += pivot
+    return Split(mean + low, mean + high, threshold, k, n - k, inertia)
 
 
 @lru_cache(maxsize=4)
@@ -90,5 +92,8 @@ def split_without_tail(ordered: FloatArray) -> Split | None:
         again = split_sorted(ordered)
         if again is None or again.threshold >= split.threshold:
             break
+        moved = split.threshold - again.threshold
         split = again
+        if moved < _STAYS * (split.high - split.low):
+            break
     return split

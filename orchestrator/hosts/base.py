@@ -26,6 +26,9 @@ class Channel(Protocol):
     def send(self, line: str) -> None:
         """Sends a line. Raises HostLost when the connection is gone."""
 
+    def write(self, content: bytes) -> None:
+        """Sends bytes as they are. Raises as `send` does."""
+
     def receive(self, timeout_s: float | None) -> str | None:
         """The next line without its end; None when there will be no more. Raises TimeoutError."""
 

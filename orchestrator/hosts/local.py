@@ -115,7 +115,9 @@ class LocalChannel:
         self._poll.register(self._stderr, select.POLLIN)
 
     def send(self, line: str) -> None:
-        content = line.encode() + b"\n"
+        self.write(line.encode() + b"\n")
+
+    def write(self, content: bytes) -> None:
         with self._sending:
             if self._closed:
                 raise HostError(f"{self._name}: the channel is closed")

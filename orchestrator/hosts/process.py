@@ -33,7 +33,9 @@ class SshChannel:
         self._closed = False
 
     def send(self, line: str) -> None:
-        content = line.encode() + b"\n"
+        self.write(line.encode() + b"\n")
+
+    def write(self, content: bytes) -> None:
         with self._sending:
             if self._process.channel.exit_status >= 0 and not self._closed:  # what it is sent now would go nowhere
                 raise HostError(f"{self._host}: {self._command} has ended (exit code {self.exit_code})")

@@ -8,6 +8,10 @@ import shlex
 _PLAIN = re.compile(r"[^'\\!\n\r]*")
 """What sh, bash, zsh, csh and fish all leave alone between single quotes: fish reads \\ there, csh ! and line ends."""
 
+_SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./:=_,@+-")
+_CODED = [chr(byte) if byte in _SAFE else f"\\0{byte:03o}" for byte in range(256)]
+"""Every byte as `printf %b` takes it, in what no shell minds between double quotes."""
+
 
 def script_line(script: str, beginning: str = "") -> str:
     """The line for an SSH server, which gives it to the login's own shell. That passes it on to `sh` and is gone.
@@ -22,7 +26,7 @@ def script_line(script: str, beginning: str = "") -> str:
     script = f"echo {shlex.quote(beginning)} $$; {script}" if beginning else script
     if _PLAIN.fullmatch(script):
         return f"exec sh -c '{script}'"
-    coded = "".join(map(_coded, script.encode("utf-8", "surrogateescape")))
+    coded = "".join(map(_CODED.__getitem__, script.encode("utf-8", "surrogateescape")))
     return f'exec sh -c \'eval "$(printf %b "{coded}")"\''
 
 
@@ -31,8 +35,3 @@ def path_word(path: str) -> str:
     if path.startswith("~/"):
         return '"$HOME"/' + shlex.quote(path[2:])
     return shlex.quote(f"./{path}" if path.startswith("-") else path)
-
-
-def _coded(byte: int) -> str:
-    character = chr(byte)
-    return character if character.isascii() and (character.isalnum() or character in " ./:=_,@+-") else f"\\0{byte:03o}"

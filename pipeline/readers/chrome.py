@@ -57,10 +57,11 @@ def read_chrome(path: Path) -> Source:
     end_s = max(span[1] for each in spans.values() for span in each)
     bin_s = max(BIN_S, (end_s - start_s) / MAX_BINS)
     found = tuple(
-        Series(name, *_busy(each, start_s, end_s, bin_s), "%", BUSY, bin_s)
-        for name, each in sorted(spans.items())
+        Series(name, *_busy(each, start_s, end_s, bin_s), "%", BUSY, bin_s) for name, each in sorted(spans.items())
     )
-    return Source(what, found, notes=(f"{sum(map(len, spans.values()))} events, busy time in bins of {bin_s * 1e3:g} ms",))
+    return Source(
+        what, found, notes=(f"{sum(map(len, spans.values()))} events, busy time in bins of {bin_s * 1e3:g} ms",)
+    )
 
 
 def _events(path: Path) -> list[Any]:
@@ -95,7 +96,9 @@ def _device(event: dict[str, Any]) -> Any:
     return event.get("pid", 0) if device is None else device
 
 
-def _busy(spans: list[tuple[float, float]], start_s: float, end_s: float, bin_s: float) -> tuple[FloatArray, FloatArray]:
+def _busy(
+    spans: list[tuple[float, float]], start_s: float, end_s: float, bin_s: float
+) -> tuple[FloatArray, FloatArray]:
     """The percentage of each bin in which at least one span was on; streams overlap."""
     edges = np.array(sorted(spans))
     reach = np.maximum.accumulate(edges[:, 1])
@@ -105,6 +108,6 @@ def _busy(spans: list[tuple[float, float]], start_s: float, end_s: float, bin_s:
     bins = start_s + bin_s * np.arange(int(np.ceil((end_s - start_s) / bin_s)) + 1)
     # Busy time until each edge of a bin, by interpolation of the time that all spans before it took.
     at = np.stack([first, last], axis=1).ravel()
-    until = np.repeat(np.r_[0.0, np.cumsum(last - first)], 2)[1:-1]
+    until: FloatArray = np.repeat(np.r_[0.0, np.cumsum(last - first)], 2)[1:-1]
     busy = np.interp(bins, at, until)
     return bins[1:] - start_s, 100.0 * np.diff(busy) / bin_s

@@ -1,4 +1,4 @@
-"""nvidia-smi: CSV of `--query-gpu=... --format=csv`, headers and cells with units or without; `dmon -o T`; GPUs interleaved."""
+"""nvidia-smi: CSV of `--query-gpu=...`, headers and cells with units or without; `dmon -o T`; GPUs interleaved."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def read_nvidia(table: Table) -> Source:
             found.append(Series(prefix + name, t_s[rows], value, unit, _kind(name, unit)))
     notes = [f"{len(set(gpus))} GPU{'s' if len(set(gpus)) > 1 else ''}, {len(table.rows)} lines"]
     if table.left_out:
-        notes.append(f"{table.left_out} line{'s' if table.left_out > 1 else ''} cut short or not of the table, left out")
+        notes.append(
+            f"{table.left_out} line{'s' if table.left_out > 1 else ''} cut short or not of the table, left out"
+        )
     if left_out:
         notes.append(f"without values: {', '.join(left_out)}")
     return Source("nvidia-smi CSV", tuple(found), notes=tuple(notes))
@@ -67,7 +69,7 @@ def _gpus(table: Table, names: list[str], t_s: FloatArray) -> list[str]:
     step = np.diff(t_s)
     if len(step) and np.mean(step <= 0.0) > 0.2:
         raise BadInput(
-            f"{table.path}: rows of several GPUs and no column that says whose; record with --query-gpu=timestamp,index,..."
+            f"{table.path}: rows of several GPUs and no column says whose; record with --query-gpu=timestamp,index,..."
         )
     return ["0"] * len(table.rows)
 

@@ -37,7 +37,9 @@ def read_run(folder: Path) -> Source:
             if series is None:
                 continue
             name = f"{task}/{key}"
-            found.append(Series(name, series.t_s, series.value, series.unit, series.kind, series.refresh_s, series.flags))
+            found.append(
+                Series(name, series.t_s, series.value, series.unit, series.kind, series.refresh_s, series.flags)
+            )
             if step_s is not None:
                 steps[name] = step_s
         if trace.steps is not None and step_s is not None:

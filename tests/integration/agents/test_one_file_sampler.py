@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -90,4 +91,25 @@ def test_the_same_sources_give_the_same_bytes(archive: Path, tmp_path: Path) -> 
     with zipfile.ZipFile(archive) as opened:
         names = opened.namelist()
     assert {"__main__.py", "pynvml.py", "driple/agents/cli.py", "driple/contracts/trace.py"} <= set(names)
-    assert not [name for name in names if "test" in name or name.endswith(".pyc")]
+    assert not [name for name in names if "test" in name]
+
+
+def test_what_it_runs_is_compiled_already_and_another_python_does_not_mind(archive: Path, tmp_path: Path) -> None:
+    """Python keeps nothing of what it compiles from an archive, and would do it again at every start on every host."""
+    with zipfile.ZipFile(archive) as opened:
+        contents = {name: opened.read(name) for name in opened.namelist()}
+    sources = [name for name in contents if name.startswith("driple/") and name != "driple/__init__.py"]
+    compiled = [name for name in sources if name.endswith(".pyc")]
+    assert sorted(compiled) == sorted(f"{name}c" for name in sources if name.endswith(".py"))
+    flagged = [contents[name][:8] for name in compiled]
+    assert set(flagged) == {importlib.util.MAGIC_NUMBER + b"\1\0\0\0"}  # never compared with times, which differ
+
+    other = tmp_path / "other.pyz"
+    with zipfile.ZipFile(other, "w") as changed:
+        for name, content in contents.items():
+            changed.writestr(name, b"\0\0" + content[2:] if name in compiled else content)
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", other, "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("driple-sample ")

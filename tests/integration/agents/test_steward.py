@@ -83,7 +83,7 @@ def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path
 
     steps = [STEP, {**STEP, "loss": None}]
     one.ask("write", path="runs/a/task/steps.jsonl", text="".join(json.dumps(step) + "\n" for step in steps))
-    assert one.ask("steps", source="runs/a/task/steps.jsonl", target="runs/a/steps/x.parquet") == {"rows": 2}
+    assert one.ask("steps", source="runs/a/task/steps.jsonl", target="runs/a/steps/x.parquet")["rows"] == 2
     files = one.ask("sums", folder="runs/a")["files"]
     assert set(files) == {"job.json", "task/stderr.log", "task/steps.jsonl", "steps/x.parquet"}
     for name, about in files.items():
@@ -323,7 +323,9 @@ def test_steps_in_parquet_are_those_of_the_lines(steward: Steward, stewards: Ste
     ]
     lines = [json.dumps(step) + "\n" for step in steps]
     (stewards.work / "steps.jsonl").write_text("".join(lines) + lines[0][:-5])  # and half a line
-    assert steward.ask("steps", source="steps.jsonl", target="steps/w.parquet") == {"rows": 9000}
+    told = steward.ask("steps", source="steps.jsonl", target="steps/w.parquet", warmup=10)
+    measured = {"measured_start_mono_ns": steps[10]["start_mono_ns"], "measured_end_mono_ns": steps[-1]["end_mono_ns"]}
+    assert told == {"rows": 9000, **measured}
     table = pq.read_table(stewards.work / "steps/w.parquet")
     assert table.to_pylist() == steps
     assert [(field.name, str(field.type)) for field in table.schema] == [

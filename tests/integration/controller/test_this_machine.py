@@ -36,7 +36,7 @@ def sweep(folder: Path, setting: str, hosts: str, more: str = "", parallel: int 
     options = Options(output=folder / "traces", parallel=parallel)
     results = running.run_sweep(experiment, plan(experiment), frozenset(), options, notify=Notify())
     assert [str(result.failure) for result in results if result.failure] == []
-    return [Manifest.read(path) for path in (folder / "traces" / "e").glob("*/run.json")]
+    return [Manifest.read(path) for path in (folder / "traces").glob("*/*/run.json")]
 
 
 def test_local(tmp_path: Path) -> None:
@@ -59,6 +59,8 @@ def test_without_a_lab_it_is_this_machine_said_loudly(
         (manifest,) = sweep(tmp_path, "cpu-p1w1-1g", "lab")
     assert "NO LAB" in caplog.text and "namespaces" in caplog.text
     assert manifest.status == SEALED
+    # A later sweep on a lab must not take it for its own.
+    assert list((tmp_path / "traces" / "e-without-lab").glob("cpu-*/run.json"))
     assert {host.kind for host in manifest.hosts.values()} == {"local"} and len(manifest.hosts) == 2
     assert {task.traffic_source for task in manifest.tasks} == {"flows"}
 

@@ -29,7 +29,7 @@ from driple.pipeline.engine import Engine, connected, parse
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(300),
     # Both libraries leave sockets and loops to the end of the process.
     pytest.mark.filterwarnings("default"),
 ]
@@ -181,7 +181,8 @@ def ray_ports() -> Iterator[tuple[int, int]]:
         "--node-ip-address=127.0.0.1", f"--port={own}", f"--ray-client-server-port={client}", f"--temp-dir={folder}",
         "--object-store-memory=100000000",
     ]  # fmt: skip
-    with started(command):
+    # Its client server starts a process for each client, and gives it 30 s: too few on a busy machine.
+    with started(command, environment={"RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "120"}):
         wait_for(own)
         wait_for(client)
         yield own, client

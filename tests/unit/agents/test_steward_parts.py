@@ -274,10 +274,34 @@ def test_ports_lie_where_no_outgoing_connection_is(
     assert len(set(free_ports(10))) == 10
 
 
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"name": "a", "argv": ["x"]}, "start: key 'stderr' is missing"),
+        ({"name": "a", "argv": ["x"], "stderr": "e", "nam": 1}, "start: unknown key 'nam'; did you mean 'name'?"),
+        ({"name": "a", "argv": ["x", 1], "stderr": "e"}, "start.argv[1]: expected str, got 1"),
+        ({"name": "a", "argv": "x", "stderr": "e"}, "start.argv: expected list, got 'x'"),
+        ({"name": "a", "argv": ["x"], "stderr": "e", "env": {"A": None}}, "start.env.A: expected str, got None"),
+        ({"name": "a", "argv": ["x"], "stderr": "e", "talk": 1}, "start.talk: expected bool, got 1"),
+        ({"name": "a", "argv": ["x"], "stderr": "e", "limit_s": 0}, "start: limit_s: expected 0.001 to 1e+07"),
+        ({"name": "a", "argv": ["x"], "stderr": None}, "start.stderr: expected str, got None"),
+    ],
+)
+def test_a_request_is_read_strictly(asked: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        requests.Start(asked, "start")
+    assert str(caught.value).startswith(complaint)
+
+
+def test_a_request_has_its_defaults_and_its_own_values() -> None:
+    one = requests.Start({"name": "a", "argv": ["x"], "stderr": "e", "limit_s": 3, "stdout": None}, "start")
+    assert (one.argv, one.limit_s, one.env, one.talk) == (("x",), 3.0, None, False)
+    other = requests.Start({"name": "b", "argv": ["x"], "stderr": "e", "env": {"A": "b"}, "talk": True}, "start")
+    assert (other.env, other.talk, other.limit_s) == ({"A": "b"}, True, requests.DAY_S)
+    assert one.name == "a"
+
+
 def test_every_request_has_its_duty() -> None:
-    kinds = {
-        value for value in vars(requests).values() if isinstance(value, type) and value.__module__ == requests.__name__
-    }
-    assert {kind for kind, _ in _DUTIES.values()} == kinds
+    assert {kind for kind, _ in _DUTIES.values()} == set(requests.Request.__subclasses__())
     for name, (kind, _) in _DUTIES.items():
         assert kind.__name__.lower() == name.replace("_", "")

@@ -12,7 +12,7 @@ import pytest
 from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import FAILED, Manifest
 from driple.orchestrator import fleet as fleets
-from driple.orchestrator.agent import Agent
+from driple.orchestrator.agent import ARRIVAL, Agent
 from driple.orchestrator.experiment import Experiment, load_experiment
 from driple.orchestrator.fleet import Fleet
 from driple.orchestrator.hosts.base import Finished
@@ -47,6 +47,9 @@ class Wire:
         if isinstance(answer, Exception):
             raise answer
         self._lines.put(json.dumps({"id": asked["id"], **(answer if isinstance(answer, dict) else {"ok": {}})}))
+
+    def write(self, content: bytes) -> None:
+        assert content == ARRIVAL
 
     def receive(self, timeout_s: float | None) -> str | None:
         try:

@@ -26,10 +26,13 @@ class FakeStation:
         self.found = found or {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self._refuse = refuse
+        self.qdisc = "qdisc fq_codel 0: root refcnt 2"
 
     def ask(self, do: str, *, timeout_s: float = 1.0, **values: Any) -> Any:
         self.asked.append((do, values))
         if do == "run":
+            if "show" in values["argv"]:
+                return {"exit_code": 0, "stdout": self.qdisc, "stderr": ""}
             refused = any(word in values["argv"] for word in self._refuse)
             return {
                 "exit_code": 2 if refused else 0,
@@ -74,7 +77,8 @@ def test_an_address_is_the_inventorys_or_that_of_the_connection() -> None:
 @pytest.mark.parametrize(
     ("setting", "link", "tasks", "way", "expected"),
     [
-        (LINK, {"nic": "eth7"}, 1, WARM, "nic:eth7"),
+        (LINK, {"nic": "eth1"}, 1, WARM, "nic:eth1"),
+        (LINK, {"nic": "eth7", "address": "198.51.100.7"}, 1, WARM, "nic:eth7"),
         (LINK, {}, 1, WARM, "nic:eth1"),  # the one that has the address
         (LINK, {"nic": "eth7"}, 2, WARM, "flows"),
         (ONE_MACHINE, {"nic": "eth7"}, 1, WARM, "flows"),
@@ -88,6 +92,21 @@ def test_whose_traffic_is_read_where(
     nics = {"lo": {"addresses": ["127.0.0.1"]}, "eth1": {"addresses": ["192.0.2.1"]}, "eth7": {"addresses": []}}
     station = cast("Station", FakeStation("h1", {"nics": nics}))
     assert links.traffic_source(setting, station, tasks, way) == expected
+
+
+def test_an_interface_that_has_not_the_address_is_told() -> None:
+    links = Links(NoShaper(), {"h1": host("h1", nic="eth7")})
+    nics = {"eth1": {"addresses": ["192.0.2.1"]}, "eth7": {"addresses": []}}
+    with pytest.raises(HostError, match="'eth7' in the inventory.*'eth1'"):
+        links.traffic_source(LINK, cast("Station", FakeStation("h1", {"nics": nics})), 1, WARM)
+
+
+def test_a_qdisc_of_somebody_else_is_left_alone() -> None:
+    station = FakeStation("h1")
+    station.qdisc = "qdisc tbf 8001: root rate 1Gbit"
+    with pytest.raises(RunFailed, match="already.*tbf"):
+        TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
+    assert not any(do == "undo_later" for do, _ in station.asked)
 
 
 def test_an_interface_that_is_not_there_is_told() -> None:
@@ -117,10 +136,10 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
 def test_what_takes_a_condition_off_is_left_with_the_host_before_it_is_made() -> None:
     station = FakeStation("h1")
     TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    order = [do for do, _ in station.asked]
+    order = [do for do, values in station.asked if "show" not in values.get("argv", ())]
     assert order.index("undo_later") < order.index("run")
     (undo,) = [values for do, values in station.asked if do == "undo_later"]
-    assert undo["argv"] == ["tc", "qdisc", "del", "dev", "eth1", "root"]
+    assert undo["argv"][-3:] == ["eth1", "tc", "qdisc"] and "del dev" in undo["argv"][2]
 
 
 def test_a_kernel_without_netem_can_limit_a_rate_and_no_more() -> None:
@@ -138,7 +157,7 @@ def test_a_plain_login_asks_sudo() -> None:
     station = FakeStation("h1")
     station.facts["uid"] = 1000
     TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    (run,) = [values for do, values in station.asked if do == "run"]
+    run = [values for do, values in station.asked if do == "run"][-1]
     assert run["argv"][:3] == ["sudo", "-n", "tc"]
 
 

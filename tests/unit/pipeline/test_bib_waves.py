@@ -80,9 +80,7 @@ def test_durations_are_right_to_a_sample_and_amounts_to_two_percent(
     guided: bool,
     seed: int,
 ) -> None:
-    true = wave(
-        burst=burst, idle=idle, sigmas=sigmas, jitter=jitter, lost=lost, drift=drift, base=base, seed=seed
-    )
+    true = wave(burst=burst, idle=idle, sigmas=sigmas, jitter=jitter, lost=lost, drift=drift, base=base, seed=seed)
     scale = 1e6 if kind == NETWORK else 1.0
     series = Series("wave", true.t_s, true.value * scale, "%", kind)
     found = measure(series, step_s=true.burst_s + true.idle_s if guided else None)
@@ -166,8 +164,9 @@ def test_keep_alives_are_rest_and_no_bursts() -> None:
     seed=st.integers(0, 1000),
     step_s=st.sampled_from([None, 0.05, 1.0, float("nan"), 0.0, -1.0]),
 )
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-def test_whatever_the_numbers_there_is_an_answer(values: list[float], kind: str, seed: int, step_s: float | None) -> None:
+def test_whatever_the_numbers_there_is_an_answer(
+    values: list[float], kind: str, seed: int, step_s: float | None
+) -> None:
     t = np.sort(np.random.default_rng(seed).uniform(0, 10, len(values)))
     found = measure(Series("odd", t, np.array(values, dtype=float), "", kind), step_s=step_s)
     assert found.pattern in ("I", "BIB", "B", "?")

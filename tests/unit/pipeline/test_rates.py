@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def test_a_steady_counter_has_a_steady_rate_stamped_at_the_end_of_each_interval(
 
 
 def test_a_32_bit_wrap_is_made_good_and_counted() -> None:
-    count = (2**32 - 50_000 + np.arange(200) * 1000) % 2**32
+    count: Any = (2**32 - 50_000 + np.arange(200) * 1000) % 2**32
     found = rate(T, count)
     assert (found.wraps, found.resets) == (1, 0)
     assert found.per_s == pytest.approx(np.full(199, 1e5))
@@ -26,12 +28,12 @@ def test_a_32_bit_wrap_is_made_good_and_counted() -> None:
 
 
 def test_a_64_bit_wrap_is_made_good_with_all_digits() -> None:
-    count = np.arange(200, dtype=np.uint64) * np.uint64(1000) + np.uint64(2**64 - 50_000)
+    count: Any = np.arange(200, dtype=np.uint64) * np.uint64(1000) + np.uint64(2**64 - 50_000)
     assert rate(T, count).per_s == pytest.approx(np.full(199, 1e5))
 
 
 def test_a_reset_is_unknown_and_not_negative() -> None:
-    count = np.arange(200) * 1000 + 10**9
+    count: Any = np.arange(200) * 1000 + 10**9
     count[100:] -= 10**9
     found = rate(T, count)
     assert (found.wraps, found.resets) == (0, 1)
@@ -40,13 +42,13 @@ def test_a_reset_is_unknown_and_not_negative() -> None:
 
 
 def test_a_reset_below_the_32_bit_limit_is_no_wrap() -> None:
-    count = np.arange(200) * 1000 + 3_000_000_000
+    count: Any = np.arange(200) * 1000 + 3_000_000_000
     count[100:] -= 3_000_000_000
     assert rate(T, count).resets == 1
 
 
 def test_nulls_spread_what_was_counted_over_the_time_it_took() -> None:
-    count = np.arange(200) * 1000.0
+    count: Any = np.arange(200) * 1000.0
     count[50:53] = np.nan
     found = rate(T, count)
     assert len(found.per_s) == 196
@@ -63,7 +65,7 @@ def test_reads_that_fall_close_together_are_one_so_that_ticks_give_no_absurd_rat
 
 
 def test_what_cannot_be_is_set_to_the_limit_and_counted() -> None:
-    count = np.arange(200) * 10_000_000
+    count: Any = np.arange(200) * 10_000_000
     count[100:] += 10**9
     found = rate(T, count, limit_per_s=2e9)
     assert found.per_s.max() == 2e9
@@ -79,7 +81,7 @@ def test_too_few_reads_give_no_rate(n: int) -> None:
 def test_a_slow_counter_is_seen_as_it_was_renewed() -> None:
     """Renewed every 100 ms, read every 10: nine rests and a jump are one steady rate."""
     t = np.arange(2000) * 0.01
-    count = np.floor(t / 0.1 + 1e-9) * 0.1 * 5e6
+    count: Any = np.floor(t / 0.1 + 1e-9) * 0.1 * 5e6
     found = rate(t, count)
     assert found.refresh.held and found.refresh.period_s == pytest.approx(0.1)
     assert found.per_s == pytest.approx(np.full(len(found.per_s), 5e6))
@@ -89,7 +91,7 @@ def test_a_slow_counter_that_rests_keeps_its_rests() -> None:
     t = np.arange(6000) * 0.01
     renewed = np.floor(t / 0.1 + 1e-9) * 0.1
     phase = renewed % 2.0
-    count = np.floor(renewed / 2.0) * 0.5e6 + np.clip(phase, 0.0, 0.5) * 1e6  # a burst of 0.5 s every 2 s
+    count: Any = np.floor(renewed / 2.0) * 0.5e6 + np.clip(phase, 0.0, 0.5) * 1e6  # a burst of 0.5 s every 2 s
     found = rate(t, count)
     assert found.refresh.held
     busy = found.per_s > 5e5
@@ -98,7 +100,7 @@ def test_a_slow_counter_that_rests_keeps_its_rests() -> None:
 
 def test_a_counter_that_moves_once_a_step_is_not_slow() -> None:
     t = np.arange(6000) * 0.01
-    count = np.floor(t / 0.5 + 1e-9) * 1e6
+    count: Any = np.floor(t / 0.5 + 1e-9) * 1e6
     assert rate(t, count).refresh.held
     assert not rate(t, count, step_s=0.5).refresh.held
 

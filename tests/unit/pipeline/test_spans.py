@@ -23,7 +23,8 @@ def times(n: int) -> Any:
 
 def flicker(text: str, share: float = 0.2, never_s: float = np.inf) -> str:
     high, at = labels(text), grid(times(len(text)))
-    return shown(without_flicker(spans_of(high, at), Weights(high * 1.0, at, (0.0, 1.0)), share, never_s))
+    spans = spans_of(high, at)
+    return shown(without_flicker(spans, Weights(high * 1.0, at, (0.0, 1.0), spans), share, never_s))
 
 
 def test_spans_have_exact_edges_and_the_first_and_last_are_partial() -> None:

@@ -35,7 +35,7 @@ def test_no_split_is_better_than_the_one_found(drawn: list[float]) -> None:
 
 def series(which: str) -> Any:
     random = np.random.default_rng(7)
-    n = 3000
+    n = 300
     return {
         "two levels": np.where(random.random(n) < 0.3, 90.0, 5.0) + random.normal(0, 8, n),
         "rare bursts": np.where(random.random(n) < 0.04, 1e8, 2e4) * random.random(n),
@@ -52,13 +52,18 @@ def test_the_clusters_are_those_of_scikit_learn_at_its_best(which: str) -> None:
     values = series(which)
     ours = two_means(values)
     assert ours is not None
-    theirs = cluster.KMeans(n_clusters=2, n_init=20, random_state=0, tol=0.0, max_iter=1000).fit(
-        (values - values.mean()).reshape(-1, 1)
-    )
+    # Its ordinary start misses the best clusters of a heavy tail however often it tries; started at ours, it must stay.
+    column, centre = (values - values.mean()).reshape(-1, 1), values.mean()
+    starts = [("k-means++", 20), (np.array([[ours.low - centre], [ours.high - centre]]), 1)]
+    fits = [
+        cluster.KMeans(n_clusters=2, init=init, n_init=tries, random_state=0, tol=0.0, max_iter=1000).fit(column)
+        for init, tries in starts
+    ]
+    theirs = min(fits, key=lambda fit: float(fit.inertia_))
     assert ours.inertia <= theirs.inertia_ * (1 + 1e-9)
     assert ours.inertia == pytest.approx(theirs.inertia_, rel=1e-6)
     high = theirs.labels_ == int(np.argmax(theirs.cluster_centers_))
-    assert np.mean(high == (values > ours.threshold)) > 0.9995
+    assert (high == (values > ours.threshold)).all()
 
 
 def test_it_does_not_depend_on_order_and_is_repeatable() -> None:

@@ -65,4 +65,4 @@ def test_a_warm_process_is_ready_until_it_ends() -> None:
     told: dict[str, Any] = warm.take(Event("h1", "said", {"line": '{"started": {"pid": 2, "out": "x"}}'}))
     assert told["started"]["pid"] == 2
     warm.take(Event("h1", "ended", {"exit_code": -9}))
-    assert not warm.ready and warm.failure is not None and "SIGKILL" in warm.failure
+    assert "SIGKILL" in str(warm.failure)

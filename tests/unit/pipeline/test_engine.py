@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 
 import pytest
+from engine_work import square, square_or_die
 
 from driple.contracts.errors import BadInput, DripleError
 from driple.pipeline.engine import Engine, connected, parse
 
 pytest.importorskip("joblib")
-
-
-def square(number: int) -> int:
-    return number * number
-
-
-def square_or_die(number: int) -> int:
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return number * number
 
 
 def test_the_words_of_the_option() -> None:

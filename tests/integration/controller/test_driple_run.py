@@ -166,7 +166,7 @@ def test_interrupted_once_it_stops_cleanly(command: Callable[..., Command], tmp_
     running.until("started")
     wait_for(lambda: bool(own_labs(running)), "no lab")
     labs = own_labs(running)
-    time.sleep(12)
+    time.sleep(8)
     running.process.send_signal(signal.SIGINT)
     code, out = running.end()
     assert code == 130, running.lines

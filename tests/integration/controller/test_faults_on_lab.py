@@ -19,7 +19,7 @@ from driple.orchestrator.sweep import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 
-LONG = "duration: 4s"
+LONG = "duration: 6s"
 """Whatever the machine's speed: long enough that a fault falls into it."""
 
 
@@ -66,7 +66,8 @@ def test_an_sshd_session_is_killed(rig: Rig, tmp_path: Path) -> None:
     check_recovered(rig, tmp_path)
 
 
-def test_a_whole_host_dies(rig: Rig, tmp_path: Path) -> None:
+def test_a_whole_host_dies(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(station, "SILENT_S", 4.0)
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=lambda sweep: rig.lab.kill_host("lab1"))
     assert result.status == "sealed"
     assert isinstance(seen.failures[0], HostLost) and "lab1" in str(seen.failures[0])

@@ -9,13 +9,13 @@ from driple.orchestrator.inventory import HostSpec
 from driple.orchestrator.launch import TaskPlace, WarmHost, container_command
 from driple.orchestrator.station import Event, Station
 
-PLACE = TaskPlace("worker:0", "/work/runs/run-1.abc")
+PLACE = TaskPlace("worker:0", "/scratch/runs/run-1.abc")
 
 
 def test_a_container_has_its_limits_its_port_and_the_same_paths() -> None:
     spec = HostSpec(name="h1", address="h1", image="driple:1", cpus=2.0, memory="4g", data_dir="/data")
     argv = container_command(
-        spec, PLACE, name="driple-x", address="192.0.2.1:2222", gpu=3, agent="/work/agent.pyz", user="7:8"
+        spec, PLACE, name="driple-x", address="192.0.2.1:2222", gpu=3, agent="/scratch/agent.pyz", user="7:8"
     )
     text = " ".join(argv)
     assert text.startswith("docker run --rm --interactive --init --name driple-x --user 7:8 ")
@@ -24,12 +24,12 @@ def test_a_container_has_its_limits_its_port_and_the_same_paths() -> None:
         "--gpus device=3",
         "--cpus 2.0",
         "--memory 4g",
-        "--volume /work/runs/run-1.abc:/work/runs/run-1.abc",
-        "--volume /work/agent.pyz:/work/agent.pyz:ro",
+        "--volume /scratch/runs/run-1.abc:/scratch/runs/run-1.abc",
+        "--volume /scratch/agent.pyz:/scratch/agent.pyz:ro",
         "--volume /data:/data:ro",
     ):
         assert f" {words} " in text
-    assert text.endswith("driple:1 python3 /work/agent.pyz --spec /work/runs/run-1.abc/trace/worker-0.json")
+    assert text.endswith("driple:1 python3 /scratch/agent.pyz --spec /scratch/runs/run-1.abc/trace/worker-0.json")
 
 
 def test_a_container_needs_an_image() -> None:
@@ -40,7 +40,7 @@ def test_a_container_needs_an_image() -> None:
 
 
 def test_processes_of_two_attempts_never_share_a_name() -> None:
-    other = TaskPlace("worker:0", "/work/runs/run-1.def")
+    other = TaskPlace("worker:0", "/scratch/runs/run-1.def")
     assert PLACE.process != other.process and PLACE.sampler != other.sampler
 
 

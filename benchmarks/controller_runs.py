@@ -24,7 +24,7 @@ from driple.orchestrator.plan import PlannedRun, plan
 from driple.orchestrator.provenance import provenance
 from driple.orchestrator.starting import Starter
 from driple.orchestrator.station import Station
-from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
 
 SETTING = "cpu-p2w2-1g"
 HOSTS = 4
@@ -135,7 +135,7 @@ def sweep(lab: Lab, agent: Agent, runs: int) -> list[dict[str, Any]]:
         cluster = lab_cluster(lab, experiment)
         fleet = Fleet(cluster.specs, cluster.connect, agent, "benchmark")
         stack.callback(fleet.close)
-        stack.enter_context(only_one(folder, experiment.name))
+        stack.enter_context(only_sweep(folder, experiment.name))
         stack.enter_context(watch.at_the_doors())
         options = Options(output=folder)
         known = provenance(agent.sha256)

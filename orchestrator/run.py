@@ -23,7 +23,7 @@ from driple.orchestrator.kinds import Cluster, cluster_for
 from driple.orchestrator.notify import FAILED, Notify
 from driple.orchestrator.plan import PlannedRun
 from driple.orchestrator.provenance import provenance
-from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def run_sweep(
     handler = BoardHandler(board)
     logging.getLogger().addHandler(handler)
     try:
-        with only_one(options.output, experiment.name):
+        with only_sweep(options.output, experiment.name):
             to_do = [run for run in runs if run.id not in done]
             if not to_do:
                 board.begin(len(runs), len(runs))
@@ -55,7 +55,7 @@ def run_sweep(
                     return _do(experiment, runs, to_do, cluster, options, board)
                 # They measure something else than the lab's would, which must not be taken for done by them.
                 other = replace(experiment, name=f"{experiment.name}-without-lab")
-                with only_one(options.output, other.name):
+                with only_sweep(options.output, other.name):
                     there = sealed_runs(options.output, other.name, [run.id for run in to_do])
                     rest = [run for run in to_do if run.id not in there]
                     return _do(other, runs, rest, cluster, options, board)

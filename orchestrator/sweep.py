@@ -6,20 +6,19 @@ was not is done from the beginning, in a folder of its own that is moved into pl
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from driple.contracts.errors import BadInput, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import RUNNING, HostRecord, Manifest
+from driple.contracts.onlyone import only_one
 from driple.orchestrator import collect
 from driple.orchestrator.experiment import Experiment
 from driple.orchestrator.failure import AttemptFailed, Hopeless, Interrupted
@@ -320,27 +319,6 @@ def _hopeless(failure: RunFailed) -> bool:
     return isinstance(failure, AttemptFailed) and failure.blame is not None and failure.blame.exit_code == BAD_INPUT
 
 
-@contextmanager
-def only_one(output: Path, experiment: str) -> Iterator[None]:
-    """Keeps a second controller from the same runs.
-
-    Raises:
-        BadInput: another is at work on them, or the folder cannot be written.
-    """
-    folder = collect.final_paths(output, experiment, "").root
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            who = os.read(fd, 100).decode("ascii", "replace").strip() or "unknown"
-            raise BadInput(f"another driple-run (process {who}) is at work on {folder}") from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        os.close(fd)
+def only_sweep(output: Path, experiment: str) -> AbstractContextManager[None]:
+    """Keeps a second controller from the same runs. Raises BadInput, as `only_one` does."""
+    return only_one(collect.final_paths(output, experiment, "").root, "driple-run")

@@ -7,16 +7,14 @@ written when the last of its runs is done, beside and then moved into place.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
+from driple.contracts.onlyone import only_one
 from driple.contracts.plain import to_plain
 from driple.contracts.setting import Setting
 from driple.pipeline import dataset as files
@@ -130,7 +128,7 @@ def build(traces: Sequence[Path], options: Options, watch: Watch = lambda *_: No
     """
     report = Report()
     runs = _look(traces, report)
-    with only_one(options.output):
+    with only_one(options.output, "driple-build-dataset"):
         states = {name: _begin(name, options) for name in sorted({run.setting for run in runs})}
         changed = []
         for run in runs:
@@ -163,7 +161,7 @@ def build_published(paths: Sequence[Path], setting: Setting | None, options: Opt
         if names.count(name) > 1:
             raise BadInput(f"two of the files are of {name}: a setting has one published dataset")
     report = Report()
-    with only_one(options.output):
+    with only_one(options.output, "driple-build-dataset"):
         for path, found in zip(paths, imports, strict=True):
             state = _begin(str(found.setting), options)
             report.found += len(found.rows) + len(found.left_out)
@@ -176,31 +174,6 @@ def build_published(paths: Sequence[Path], setting: Setting | None, options: Opt
             state.old.graphs.update(found.graphs)
             _finish(state, report)
     return report
-
-
-@contextmanager
-def only_one(output: Path) -> Iterator[None]:
-    """Keeps a second build from the same folder.
-
-    Raises:
-        BadInput: another is at work in it, or it cannot be written.
-    """
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        fd = os.open(output / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
-    except OSError as error:
-        raise BadInput(f"output folder {str(output)!r}: {error.strerror}") from None
-    try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            who = os.read(fd, 100).decode("ascii", "replace").strip() or "unknown"
-            raise BadInput(f"another driple-build-dataset (process {who}) is at work in {output}") from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        os.close(fd)
 
 
 def find_runs(root: Path) -> Iterator[tuple[Path, str | None]]:

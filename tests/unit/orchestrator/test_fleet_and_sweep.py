@@ -21,7 +21,7 @@ from driple.orchestrator.kinds import Cluster
 from driple.orchestrator.links import NoShaper
 from driple.orchestrator.plan import PlannedRun, plan
 from driple.orchestrator.provenance import Provenance
-from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
 
 AGENT = Agent(b"agent", "0" * 64)
 FACTS = {
@@ -133,7 +133,7 @@ class World:
         made = Sweep(
             self.experiment, runs, self.cluster, self.fleet, options, self.seen, Provenance({"agent": "0"}, None)
         )
-        with only_one(self.output, self.experiment.name):
+        with only_sweep(self.output, self.experiment.name):
             return made.go()
 
 
@@ -227,5 +227,5 @@ def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, m
 
 def test_an_output_folder_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInput, match="output folder"), only_one(tmp_path / "file", "e"):
+    with pytest.raises(BadInput, match="output folder"), only_sweep(tmp_path / "file", "e"):
         pass

@@ -21,7 +21,7 @@ from driple.orchestrator.lab.client import Lab
 from driple.orchestrator.lifecycle import Attempt
 from driple.orchestrator.plan import PlannedRun, plan
 from driple.orchestrator.provenance import provenance
-from driple.orchestrator.sweep import Options, Result, Sweep, only_one
+from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
 
 SETTING = "cpu-p1w2-1g"
 HOSTS = 3
@@ -118,7 +118,7 @@ class Rig:
         if self.fleet is None:
             self.fleet = Fleet(self.cluster.specs, connect or self.cluster.connect, self.agent, "tests")
         seen = Seen(during, after_failure)
-        with only_one(output, experiment.name):
+        with only_sweep(output, experiment.name):
             collect.remove_partials(output, experiment.name)
             done = sealed_runs(output, experiment.name, [run.id for run in runs])
             to_do = [run for run in runs if run.id not in done]

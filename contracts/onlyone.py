@@ -1,0 +1,41 @@
+"""A folder for one process at a time: a lock that the kernel takes off, whatever ends its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from driple.contracts.errors import BadInput
+
+
+@contextmanager
+def only_one(folder: Path, program: str) -> Iterator[None]:
+    """Makes the folder if it is not there, and keeps a second process from it.
+
+    Args:
+        folder: to be worked in.
+        program: what a second one is told is at work.
+
+    Raises:
+        BadInput: another is at work in it, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Not blocking: a pipe in the lock's place would be waited for.
+        fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    except OSError as error:
+        raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            who = os.read(fd, 100).decode("ascii", "replace").strip() or "unknown"
+            raise BadInput(f"another {program} (process {who}) is at work in {folder}") from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)

@@ -28,6 +28,15 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
+class PartParser(argparse.ArgumentParser):
+    """For the parts of a command. Not a CommandParser, which wants more arguments than argparse hands on."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    error = CommandParser.error
+
+
 class _Version(argparse.Action):
     """`--version`, looked up only when asked for: importlib.metadata costs as much as the rest of a help page."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from driple.contracts.command import CommandParser, command
+from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput, shown
 
 
@@ -26,7 +25,7 @@ def _parser() -> argparse.ArgumentParser:
         "each with its own address, processes, home and sshd, on links of a given rate.",
         example="driple-lab up --hosts 4 --rate 1gbit",
     )
-    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=_Part)
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
     up = parts.add_parser("up", help="make a lab that stays until it is taken down")
     up.add_argument("--hosts", type=int, default=4, metavar="N", help="how many (%(default)s)")
     up.add_argument("--rate", default="1gbit", help="of each data link, such as 100mbit; or none (%(default)s)")
@@ -49,13 +48,6 @@ def _parser() -> argparse.ArgumentParser:
     for part in (up, status, enter, config, connect, down):
         part.add_argument("--name", help="which lab; only needed where there are several")
     return parser
-
-
-class _Part(argparse.ArgumentParser):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
-
-    error = CommandParser.error
 
 
 def _up(arguments: argparse.Namespace) -> int:

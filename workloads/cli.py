@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from driple.contracts.command import CommandParser, command
+from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput
 from driple.contracts.runspec import SHARDINGS, UPDATES
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
@@ -29,8 +29,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs on a host that trains: one ps or worker of a job, a model's graph, a warm host.",
         example=f"{PROG} graph --model resnet20 --batch-size 32 --setting cpu-p2w2-1g --update sync --out g.parquet",
     )
-    # Not CommandParser for the parts: its keyword-only arguments are more than argparse hands on.
-    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=_Part)
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
     _task_arguments(parts.add_parser("task", help="run one task of a job"))
     _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
     warm = parts.add_parser("warm", help="import TensorFlow once, then fork the tasks that stdin asks for")
@@ -38,13 +37,6 @@ def _parser() -> argparse.ArgumentParser:
     models = parts.add_parser("models", help="list the zoo")
     models.set_defaults(run=_models)
     return parser
-
-
-class _Part(argparse.ArgumentParser):
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
-
-    error = CommandParser.error
 
 
 def _task_arguments(part: argparse.ArgumentParser) -> None:

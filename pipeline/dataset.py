@@ -111,6 +111,8 @@ GRAPH = _columns(
     "edges | int | of the graph",
     "ops_unsized | int | ops whose tensor size rests on a guess: an unknown dimension or no shape",
     "ops_left_out | int | ops of the worker outside the largest connected part",
+    "bytes_received | real | tensors that the worker takes from other tasks in a step; null where the graph names none",
+    "bytes_sent | real | tensors that other tasks take from the worker in a step; null likewise",
 )
 
 LISTS = _columns(

@@ -29,7 +29,7 @@ from driple.pipeline.splits import architecture_side, random_side
 if TYPE_CHECKING:
     from driple.pipeline.load import Run
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Of all that turns a run into rows: metrics, graphs, splits. A higher one recomputes every run that is still there."""
 
 WORKER = "worker"
@@ -282,6 +282,8 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
         "edges": len(found.edges),
         "ops_unsized": found.unsized,
         "ops_left_out": found.left_out,
+        "bytes_received": found.bytes_received,
+        "bytes_sent": found.bytes_sent,
     }
     return graph, about
 

@@ -41,12 +41,13 @@ def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
     if len(index) < len(nodes):
         twice = next(node.name for position, node in enumerate(nodes) if index[node.name] != position)
         raise BadInput(f"two nodes of the name {shown(twice)}")
-    edges = []
+    edges, outputs = [], []
     for position, node in enumerate(nodes):
-        for name, _ in node.inputs:
+        for name, output in node.inputs:
             if name not in index:
                 raise BadInput(f"op {shown(node.name)} has the input {shown(name)}, which is not in the graph")
             edges.append((index[name], position))
+            outputs.append(output)
     sizes = np.zeros(len(nodes))
     sized: NDArray[np.bool_] = np.ones(len(nodes), dtype=bool)
     shapes = output_shapes(nodes, index)
@@ -58,6 +59,14 @@ def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
         sizes[position], sized[position] = output_bytes(
             own, output_dtypes(node.op, node.attributes, len(own)), batch_size
         )
+
+    def tensor_bytes(op: int, output: int) -> float:
+        own = shapes[op]
+        if own is None:
+            return 0.0
+        dtypes = output_dtypes(nodes[op].op, nodes[op].attributes, len(own))
+        return output_bytes(own[output : output + 1], dtypes[output : output + 1], batch_size)[0]
+
     return RawGraph(
         names=[node.name for node in nodes],
         ops=[node.op for node in nodes],
@@ -66,6 +75,8 @@ def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
         sized=sized,
         flops=np.full(len(nodes), np.nan),
         edges=np.asarray(edges, dtype=np.int64).reshape(-1, 2),
+        edge_outputs=np.asarray(outputs, dtype=np.int64),
+        tensor_bytes=tensor_bytes,
     )
 
 

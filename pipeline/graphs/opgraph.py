@@ -29,6 +29,10 @@ class OpGraph:
     """Ops whose size rests on a guess: an unknown dimension, or no shape at all."""
     left_out: int = 0
     """Ops of the worker outside the largest component."""
+    bytes_received: float = float("nan")
+    """That the worker takes from other tasks in a step; NaN where the graph says nothing of them."""
+    bytes_sent: float = float("nan")
+    """That other tasks take from the worker in a step; NaN likewise."""
 
     def __post_init__(self) -> None:
         nodes = len(self.ops)

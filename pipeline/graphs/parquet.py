@@ -59,6 +59,12 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
         sizes[position], sized[position] = output_bytes(shapes[position].as_py(), dtypes[position].as_py(), batch_size)
     ends = [edges.field(end).to_numpy(zero_copy_only=False).astype(np.int64) for end in ("src", "dst")]
     data = np.array([kind == "data" for kind in edges.field("kind").to_pylist()], dtype=bool)
+
+    def tensor_bytes(op: int, output: int) -> float:
+        return output_bytes(
+            shapes[op].as_py()[output : output + 1], dtypes[op].as_py()[output : output + 1], batch_size
+        )[0]
+
     return RawGraph(
         names=nodes.field("name").to_pylist(),
         ops=nodes.field("op").to_pylist(),
@@ -67,6 +73,8 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
         sized=sized,
         flops=nodes.field("flops").to_numpy(zero_copy_only=False).astype(np.float64),
         edges=np.stack(ends, axis=1)[data],
+        edge_outputs=edges.field("output").fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[data],
+        tensor_bytes=tensor_bytes,
         task=table.column("task")[0].as_py(),
     )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
+from driple.pipeline.graphs.crossing import crossing
 from driple.pipeline.graphs.devices import worker_ops
 from driple.pipeline.graphs.fluid import components
 from driple.pipeline.graphs.levels import levels
@@ -27,7 +28,11 @@ class RawGraph:
     """Whether the size is known without a guess."""
     flops: NDArray[np.float64]
     edges: NDArray[np.int64]
-    """Data edges alone; may have doubles."""
+    """[E, 2]: data edges alone; may have doubles."""
+    edge_outputs: NDArray[np.int64]
+    """Of each edge, which output of its source it carries."""
+    tensor_bytes: Callable[[int, int], float]
+    """Bytes of one output of an op."""
     task: str | None = None
 
 
@@ -51,6 +56,7 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
     component = components(len(mine), edges)
     part = np.flatnonzero(component == np.bincount(component).argmax())
     chosen = mine[part]
+    received, sent = crossing(raw, mine)
     return OpGraph(
         ops=tuple(raw.ops[position] for position in chosen.tolist()),
         bytes=raw.bytes[chosen],
@@ -58,6 +64,8 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
         edges=tidy_edges(_among(part, edges, len(mine)), len(part)),
         unsized=int((~raw.sized[chosen]).sum()),
         left_out=len(mine) - len(part),
+        bytes_received=received,
+        bytes_sent=sent,
     )
 
 

@@ -11,17 +11,16 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.onlyone import only_one
-from driple.contracts.plain import to_plain
 from driple.contracts.setting import Setting
 from driple.pipeline import dataset as files
 from driple.pipeline import published
 from driple.pipeline.dataset import PUBLISHED, Dataset, Row
 from driple.pipeline.engine import Engine, Pool, connected
 from driple.pipeline.rows import RULES_VERSION, Outcome, Request, SetAside, inputs_sha256, read_manifest, work
+from driple.pipeline.shared import shared_metadata
 from driple.pipeline.splits import SPLITS, empty_sides
 
 MANIFEST = "run.json"
@@ -295,7 +294,7 @@ def _finish(state: _State, report: Report) -> None:
     done = state.report
     result = _merged(state)
     if result.rows and (done.added or done.replaced or done.removed):
-        content = files.to_bytes(result, _metadata(result))
+        content = files.to_bytes(result, shared_metadata(result))
         done.written = files.put(content, Path(done.file))
     elif done.removed:
         Path(done.file).unlink(missing_ok=True)
@@ -324,24 +323,3 @@ def _merged(state: _State) -> Dataset:
     done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
     done.empty = {split: empty_sides(row.get(f"split_{split}") for row in rows) for split in SPLITS}
     return Dataset(done.setting, rows, state.old.graphs)
-
-
-def _metadata(result: Dataset) -> dict[str, Any]:
-    """What all rows share: with it a graph that comes at prediction time is grouped as those of the dataset."""
-    from driple.pipeline.graph import OpGraph, op_frequency, size_batches
-
-    used = {row["graph"] for row in result.rows}
-    ops = [graph for key, graph in sorted(result.graphs.items()) if key in used and "op_type" in graph]
-    if not ops:
-        return {"op_frequency": None, "size_batches": None}
-    graphs = [OpGraph(tuple(graph["op_type"]), graph["op_bytes"], graph["op_flops"], _edges(graph)) for graph in ops]
-    return {
-        "op_frequency": op_frequency(graphs),
-        "size_batches": to_plain(size_batches(len(graph.ops) for graph in graphs)),
-    }
-
-
-def _edges(graph: files.Graph) -> Any:
-    import numpy as np
-
-    return np.stack([graph["edge_src"], graph["edge_dst"]], axis=1).astype(np.int64)

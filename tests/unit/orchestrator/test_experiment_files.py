@@ -26,7 +26,7 @@ def test_loads_and_plans(path: Path) -> None:
 
 
 def test_none_is_forgotten() -> None:
-    assert len(FILES) == 18
+    assert len(FILES) == 21
     assert not set(EXPERIMENTS.rglob("*.yml"))
     assert not set(EXPERIMENTS.rglob("*.yaml")) - NOT_EXPERIMENTS - set(FILES)
 
@@ -43,11 +43,20 @@ def test_the_shared_list_covers_the_zoo() -> None:
     assert models == set(MODELS)
 
 
+@pytest.mark.parametrize("name", ["lab-p1w2", "lab-p2w2"])
+def test_the_measured_datasets_are_broad(name: str) -> None:
+    workloads = load_experiment(BY_NAME[name]).workloads
+    assert len(set(workloads)) == len(workloads) >= 160
+    assert len({workload.model for workload in workloads}) >= 30
+    assert {workload.update for workload in workloads} == {"sync", "async"}
+    assert sum(workload.sequence_length is not None for workload in workloads) >= 30
+
+
 def test_every_named_list_is_sound(tmp_path: Path) -> None:
     root = open_document(EXPERIMENTS / "workloads.yaml", "workloads.yaml", Faults())
     assert root is not None
     names = list(root.entries())
-    assert len(names) == 5
+    assert len(names) == 6
     for name in names:
         path = tmp_path / "one.yaml"
         path.write_text(

@@ -32,13 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(show.zoo_json()) if arguments.json else show.zoo_text())
         return 0
 
-    from driple.orchestrator.done import sealed_runs
+    from driple.orchestrator.done import measured_runs, sealed_runs
     from driple.orchestrator.experiment import load_experiment
     from driple.orchestrator.plan import plan
 
     experiment = load_experiment(arguments.experiment)
     runs = plan(experiment)
-    done = sealed_runs(arguments.output, experiment.name, [run.id for run in runs])
+    names = [run.id for run in runs]
+    done = sealed_runs(arguments.output, experiment.name, names)
+    for datasets in arguments.done:
+        done |= measured_runs(datasets, map(str, experiment.settings), names)
     if not arguments.dry_run:
         return _run(arguments, experiment, runs, done)
     if arguments.json:
@@ -61,6 +64,14 @@ def _parser() -> CommandParser:
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what of it is done; start nothing")
     parser.add_argument(
         "--output", type=Path, default=Path("traces"), metavar="DIR", help="folder of runs (default: traces)"
+    )
+    parser.add_argument(
+        "--done",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DATASETS",
+        help="runs with rows in a dataset of this folder are done too, except rows flagged foreign_load",
     )
     parser.add_argument("--list-models", action="store_true", help="print the models an experiment can name")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -219,10 +219,12 @@ def _task(manifest: Manifest, record: TaskRecord, job: JobSpec) -> Row:
 
 
 def _metrics(run: Run, task: str) -> Row:
+    from driple.pipeline import foreign
     from driple.pipeline.metrics import task_metrics
 
     found = task_metrics(run, task)
-    row: Row = {**found.targets, "step_s": found.step_s}
+    beyond = foreign.foreign_cpu_pct(run, task)
+    row: Row = {**found.targets, "step_s": found.step_s, "foreign_cpu_pct": beyond}
     for resource in RESOURCES:
         bib = found.bibs.get(resource.key)
         if bib is None:
@@ -241,7 +243,8 @@ def _metrics(run: Run, task: str) -> Row:
             f"{key}_period_s": bib.period_s,
             f"{key}_refresh_s": bib.refresh_s,
         }
-    return {**row, "flags": list(found.flags)}
+    busy = [foreign.FLAG] if beyond is not None and beyond > foreign.LIMIT_PCT else []
+    return {**row, "flags": [*busy, *found.flags]}
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:

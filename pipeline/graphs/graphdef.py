@@ -6,17 +6,19 @@ group is (`loc:@name`), else where its first input is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graphs import prototext, wire
+from driple.pipeline.graphs import flops, prototext, wire
 from driple.pipeline.graphs.functions import Node, laid_open
 from driple.pipeline.graphs.outtypes import output_dtypes
 from driple.pipeline.graphs.raw import RawGraph
 from driple.pipeline.graphs.schema import GRAPH, Message
 from driple.pipeline.graphs.shapes import output_shapes
-from driple.pipeline.graphs.sizes import output_bytes
+from driple.pipeline.graphs.sizes import Shape, guessed, output_bytes
 
 
 def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
@@ -73,10 +75,30 @@ def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
         devices=_devices(nodes, index),
         bytes=sizes,
         sized=sized,
-        flops=np.full(len(nodes), np.nan),
+        flops=_flops(nodes, index, shapes, batch_size),
         edges=np.asarray(edges, dtype=np.int64).reshape(-1, 2),
         edge_outputs=np.asarray(outputs, dtype=np.int64),
         tensor_bytes=tensor_bytes,
+    )
+
+
+def _flops(
+    nodes: list[Node], index: dict[str, int], shapes: Sequence[Sequence[Shape] | None], batch_size: int | None
+) -> NDArray[np.float64]:
+    def shape(position: int, output: int) -> list[int] | None:
+        own = shapes[position] or ()
+        found = own[output] if output < len(own) else None
+        return None if found is None else guessed(found, batch_size)
+
+    return np.array(
+        [
+            flops.flops(
+                node.op,
+                [shape(index[name], output) for name, output in node.inputs],
+                [shape(position, output) for output in range(len(shapes[position] or ()))],
+            )
+            for position, node in enumerate(nodes)
+        ]
     )
 
 

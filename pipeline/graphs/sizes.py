@@ -46,6 +46,12 @@ Shape = Sequence[int] | None
 """-1 for an unknown dimension, None for an unknown rank."""
 
 
+def guessed(shape: Sequence[int], batch_size: int | None) -> list[int]:
+    """The shape with every unknown dimension filled in, by the rule above."""
+    first = batch_size or 1
+    return [size if size >= 0 else (1 if axis else first) for axis, size in enumerate(shape)]
+
+
 def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
     """The size of all outputs, and whether every one of them is known.
 
@@ -61,9 +67,7 @@ def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_si
             continue
         element = ELEMENT_BYTES.get(dtype or "")
         known = known and element is not None and all(size >= 0 for size in shape)
-        first = batch_size or 1
-        sizes = [size if size >= 0 else (1 if axis else first) for axis, size in enumerate(shape)]
-        total += math.prod(map(float, sizes)) * (element or UNKNOWN_ELEMENT_BYTES)
+        total += math.prod(map(float, guessed(shape, batch_size))) * (element or UNKNOWN_ELEMENT_BYTES)
     if not total < MAX_BYTES:
         raise BadInput("an op whose outputs take more bytes than any machine has")
     return total, known

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import types
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
@@ -89,13 +90,17 @@ def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
     )
 
 
+_UNION = getattr(types, "UnionType", Union)
+"""The type of `X | None`, which Python has from 3.10 on."""
+
+
 def _decode(kind: Any, value: Any, place: str) -> Any:
     if kind is Setting:
         return _decode_setting(value, place)
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(kind, value, place)
     origin = getattr(kind, "__origin__", None)
-    if origin is Union:  # only Optional[X] is used
+    if origin is Union or type(kind) is _UNION:  # only Optional[X], or X | None, is used
         return None if value is None else _decode(kind.__args__[0], value, place)
     if origin is tuple:  # only Tuple[X, ...] is used
         items = expect(list, value, place)

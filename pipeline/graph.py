@@ -12,6 +12,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput
 from driple.pipeline.graphs.frequency import op_frequency, unknown_ops
 from driple.pipeline.graphs.grouping import Recipe, group, recipe_of
+from driple.pipeline.graphs.levels import levels
 from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, undirected
 from driple.pipeline.graphs.policy import SizeBatches, size_batches
 from driple.pipeline.graphs.published import published_frequency
@@ -24,6 +25,7 @@ __all__ = [
     "Recipe",
     "SizeBatches",
     "group",
+    "levels",
     "op_frequency",
     "published_frequency",
     "read_graph",

@@ -1,9 +1,9 @@
 """Targets that nobody measured: a small cost model over real graphs, for trying inspectors before there is data.
 
 An op takes as long as its arithmetic at the device's rate for its kind, or as its bytes at the memory's if that is
-longer (a roofline), and a little for being started. A step receives the parameters, computes and sends the gradients;
-part of both transfers hides behind the computing. The servers' links are shared by all workers. With synchronous
-updates the slowest worker decides. Every figure then gets noise.
+longer (a roofline), and a little for being started, while the device idles. A step receives the parameters, computes
+and sends the gradients; a transfer takes a while to begin, and part of it hides behind the computing. The servers'
+links are shared by all workers. With synchronous updates the slowest worker decides. Every figure then gets noise.
 
 Rows say `simulated`, and a file that holds such rows holds no others: inspectors refuse a mixture.
 """
@@ -61,6 +61,8 @@ EFFICIENCY: tuple[tuple[str, float], ...] = (
     ("", 0.1),
 )
 PCIE_BYTES_PER_S = 1e10
+BEGIN_S = {True: 5e-5, False: 2e-3}
+"""How long a transfer takes to begin: inside a machine, and between machines."""
 HIDDEN = 0.3
 """Share of a transfer that hides behind computing, where there is that much computing."""
 BARRIER = 1.15
@@ -72,6 +74,8 @@ class Cycle:
     """One simulated step of a worker."""
 
     compute_s: float
+    busy_s: float
+    """Of the computing, how long the device does something."""
     memory_s: float
     """Of the computing, how long memory is what is waited for."""
     receive_s: float
@@ -85,14 +89,18 @@ def simulate(graph: OpGraph, setting: Setting, update: str) -> Cycle:
     flops = np.nan_to_num(graph.flops)
     rate = device.flops_per_s * np.array([_efficiency(op) for op in graph.ops])
     arithmetic, moving = flops / rate, _bytes_touched(graph) / device.bytes_per_s
-    compute = float((np.maximum(arithmetic, moving) + device.op_s).sum())
+    busy = float(np.maximum(arithmetic, moving).sum())
+    compute = busy + device.op_s * len(graph.ops)
     memory = float(np.where(moving > arithmetic, moving, 0.0).sum())
     link = _link_bytes_per_s(setting)
     shared = link * min(1.0, setting.servers / setting.workers) if setting.servers else link
-    receive, send = (np.nan_to_num(size) / shared for size in (graph.bytes_received, graph.bytes_sent))
+    begin = BEGIN_S[setting.network == PCIE]
+    receive, send = (np.nan_to_num(size) / shared + begin for size in (graph.bytes_received, graph.bytes_sent))
     hidden = min(HIDDEN * (receive + send), 0.5 * compute)
     step = compute + receive + send - hidden
-    return Cycle(compute, memory, receive, send, step * (BARRIER if update == "sync" and setting.workers > 1 else 1.0))
+    return Cycle(
+        compute, busy, memory, receive, send, step * (BARRIER if update == "sync" and setting.workers > 1 else 1.0)
+    )
 
 
 def write_dataset(
@@ -171,12 +179,12 @@ def _task(task: str, cycle: Cycle, graph: OpGraph, setting: Setting, noise: floa
     if role == "ps":  # what workers send, servers receive
         transfers = ((NET_RX, sent, cycle.send_s), (NET_TX, received, cycle.receive_s))
     for resource, size, seconds in transfers:
-        busy = noisy(max(seconds, 1e-4))
-        row |= _bib(resource, busy, max(step - busy, 0.0), noisy(size * share / max(seconds, 1e-4)))
+        busy = noisy(seconds)
+        row |= _bib(resource, busy, max(step - busy, 0.0), noisy(size * share / seconds))
     if role == "worker":
         busy = noisy(cycle.compute_s)
         idle = max(step - busy, 0.0)
-        row |= _bib(GPU, busy, idle, min(noisy(90.0), 100.0))
+        row |= _bib(GPU, busy, idle, min(noisy(100.0 * cycle.busy_s / cycle.compute_s), 100.0))
         if setting.device != CPU:  # a processor cannot tell
             row |= _bib(GPU_MEMORY, busy, idle, noisy(max(100.0 * cycle.memory_s / cycle.compute_s, 1.0)))
     return row

@@ -13,7 +13,7 @@ from driple.contracts.runspec import Workload
 from driple.contracts.setting import Setting
 from driple.pipeline import dataset as files
 from driple.pipeline.graph import OpGraph
-from driple.pipeline.simulated import BARRIER, DEVICES, HIDDEN, simulate, write_dataset
+from driple.pipeline.simulated import BARRIER, BEGIN_S, DEVICES, HIDDEN, simulate, write_dataset
 
 CPU = Setting.parse("cpu-p1w2-1g")
 GRAPH = OpGraph(
@@ -32,14 +32,14 @@ def test_an_op_takes_its_arithmetic_or_its_bytes_whichever_is_longer() -> None:
     product = 7e9 / (0.7 * device.flops_per_s)
     relu = 8000 / device.bytes_per_s
     assert cycle.compute_s == pytest.approx(product + relu + 2 * device.op_s)
+    assert cycle.busy_s == pytest.approx(product + relu)
     assert cycle.memory_s == pytest.approx(relu)
 
 
 def test_two_workers_share_the_link_of_one_server() -> None:
-    alone = simulate(GRAPH, Setting.parse("cpu-p1w1-1g"), "async")
-    assert alone.receive_s == pytest.approx(2e6 / (1e9 / 8 * 0.94))
-    assert simulate(GRAPH, CPU, "async").receive_s == pytest.approx(2 * alone.receive_s)
-    assert simulate(GRAPH, Setting.parse("cpu-p2w2-1g"), "async").receive_s == pytest.approx(alone.receive_s)
+    moving, begin = 2e6 / (1e9 / 8 * 0.94), BEGIN_S[False]
+    for setting, expected in (("cpu-p1w1-1g", moving), ("cpu-p1w2-1g", 2 * moving), ("cpu-p2w2-1g", moving)):
+        assert simulate(GRAPH, Setting.parse(setting), "async").receive_s == pytest.approx(begin + expected)
 
 
 def test_the_step_is_what_does_not_hide_and_the_slowest_worker_decides() -> None:

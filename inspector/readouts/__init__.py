@@ -1,0 +1,1 @@
+"""From the states of all nodes to one vector for each graph, one way to a file with its formula."""

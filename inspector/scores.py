@@ -1,0 +1,113 @@
+"""How good predictions are: one function, used for every predictor, side and table. docs/METRICS.md defines the scores.
+
+NRMSE
+    Root mean square error over the range (greatest minus least) of the true values.
+MAPE
+    Mean of |predicted - true| / |true|, over the rows whose true value is not 0; `zeros` counts those left out.
+R2
+    1 - squared errors / squared distances of the true values from their mean.
+
+All are shares, not percent. Smaller is better, for R2 greater. Rows whose truth is null do not count. What cannot be
+said (the range of a constant, a target that nobody measured) is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS, RESOURCES, TARGETS
+
+OVERALL = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """Of one target; or the mean of several, each with the same weight."""
+
+    nrmse: float | None = None
+    mape: float | None = None
+    r2: float | None = None
+    rows: int = 0
+    """That have a true and a predicted value."""
+    zeros: int = 0
+    """Of these, rows whose true value is 0: not in the MAPE."""
+    unpredicted: int = 0
+    """Rows that have a true value and no predicted one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Of one predictor on some rows."""
+
+    targets: dict[str, Score]
+    """By column, in the order of contracts.metrics."""
+    resources: dict[str, Score]
+    """By key of the resource: means over its targets."""
+    overall: Score
+    """Mean over all targets."""
+
+    def rows(self) -> Iterator[tuple[str, Score]]:
+        """Lines of a table: every target, every resource, and all."""
+        yield from self.targets.items()
+        yield from self.resources.items()
+        yield OVERALL, self.overall
+
+
+def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Scores:
+    """Scores of predictions, both [n, 12] in the targets' own units; NaN where there is no value.
+
+    Raises:
+        BadInput: they have other shapes, or a value is infinite.
+    """
+    for table in (truth, predicted):
+        if table.shape != (len(truth), len(COLUMNS)):
+            raise BadInput(f"values of shape {table.shape}: expected [{len(truth)}, {len(COLUMNS)}]")
+        if np.isinf(table).any():
+            raise BadInput("a value that is infinite cannot be scored")
+    found = [_score(truth[:, column], predicted[:, column]) for column in range(len(COLUMNS))]
+    by_resource = {
+        resource.key: mean_of(
+            score for score, target in zip(found, TARGETS, strict=True) if target.resource == resource
+        )
+        for resource in RESOURCES
+    }
+    return Scores(targets=dict(zip(COLUMNS, found, strict=True)), resources=by_resource, overall=mean_of(found))
+
+
+def mean_of(parts: Iterable[Score]) -> Score:
+    """The mean of several scores, each with the same weight; what is None in one does not count there."""
+    kept = list(parts)
+    return Score(
+        nrmse=_mean(part.nrmse for part in kept),
+        mape=_mean(part.mape for part in kept),
+        r2=_mean(part.r2 for part in kept),
+        rows=sum(part.rows for part in kept),
+        zeros=sum(part.zeros for part in kept),
+        unpredicted=sum(part.unpredicted for part in kept),
+    )
+
+
+def _score(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Score:
+    known = ~np.isnan(truth)
+    both = known & ~np.isnan(predicted)
+    true, error = truth[both], (predicted - truth)[both]
+    counts = {"rows": len(true), "zeros": int((true == 0).sum()), "unpredicted": int((known & ~both).sum())}
+    if not len(true):
+        return Score(**counts)
+    other = true != 0
+    mape = float(np.abs(error[other] / true[other]).mean()) if other.any() else None
+    width = float(true.max() - true.min())
+    if width == 0:
+        return Score(mape=mape, **counts)
+    squares = float((error**2).mean())
+    return Score(nrmse=squares**0.5 / width, mape=mape, r2=1 - squares / float(true.var()), **counts)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

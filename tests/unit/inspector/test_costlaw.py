@@ -1,0 +1,88 @@
+"""The law of costs finds the rates that made the times, and says how much more work takes how much longer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS
+from driple.contracts.plain import from_plain, to_plain
+from driple.inspector.costlaw import CostLaw, FloatArray
+from driple.inspector.facts import FACTS
+
+BURST, IDLE, HEIGHT = (COLUMNS.index(name) for name in ("net_rx_burst_s", "net_rx_idle_s", "net_rx_burst_bytes_per_s"))
+COMPUTE = COLUMNS.index("gpu_burst_s")
+FLOPS, RECEIVED = (FACTS.index(name) for name in ("log_megaflops", "log_received_kilobytes"))
+
+
+def workloads(rows: int, most: float, seed: int = 0) -> FloatArray:
+    random = np.random.default_rng(seed)
+    facts = np.full((rows, len(FACTS)), np.nan)
+    for column in (FLOPS, RECEIVED):
+        facts[:, column] = np.log1p(random.uniform(10, most, rows))
+    facts[:, FACTS.index("is_async")] = np.arange(rows) % 2
+    return facts
+
+
+def truth(facts: FloatArray) -> FloatArray:
+    flops, received = (np.expm1(facts[:, column]) for column in (FLOPS, RECEIVED))
+    is_sync = 1 - facts[:, FACTS.index("is_async")]
+    values = np.full((len(facts), len(COLUMNS)), np.nan)
+    values[:, COMPUTE] = 0.01 + 2e-4 * flops
+    values[:, BURST] = 0.002 + 1e-5 * received
+    values[:, IDLE] = (2e-4 + 1e-4 * is_sync) * flops
+    values[:, HEIGHT] = 1000 * received / values[:, BURST]
+    return values
+
+
+def fitted(rows: int = 60) -> CostLaw:
+    facts = workloads(rows, 1000)
+    return CostLaw.fit(facts, truth(facts), np.arange(rows) % 5)[0]
+
+
+def test_it_holds_far_beyond_what_was_seen() -> None:
+    facts = workloads(20, 100_000, seed=1)
+    found, wanted = fitted().estimate(facts), truth(facts)
+    for place in (COMPUTE, BURST, IDLE, HEIGHT):
+        np.testing.assert_allclose(found[:, place], wanted[:, place], rtol=0.08, err_msg=COLUMNS[place])
+    assert np.isnan(np.delete(found, (COMPUTE, BURST, IDLE, HEIGHT), axis=1)).all()
+
+
+def test_rates_are_never_negative() -> None:
+    facts = workloads(60, 1000)
+    values = truth(facts)
+    values[:, COMPUTE] = 1.0 / np.expm1(facts[:, FLOPS])  # less for more: no law can say that
+    law, held = CostLaw.fit(facts, values, np.arange(60) % 5)
+    assert all(rate >= 0 for rates in law.rates if rates is not None for rate in rates)
+    assert np.isfinite(held[:, COMPUTE]).all()
+
+
+def test_a_row_is_judged_without_its_own_fold() -> None:
+    facts = workloads(60, 1000)
+    values = truth(facts)
+    folds = np.arange(60) % 5
+    changed = values.copy()
+    changed[folds == 2, COMPUTE] *= 10
+    held, other = (CostLaw.fit(facts, each, folds)[1] for each in (values, changed))
+    np.testing.assert_allclose(other[folds == 2, COMPUTE], held[folds == 2, COMPUTE], rtol=0.05)
+    assert not np.allclose(other[folds != 2, COMPUTE], held[folds != 2, COMPUTE], rtol=0.05)
+
+
+def test_a_target_with_few_values_has_no_law() -> None:
+    facts = workloads(60, 1000)
+    values = truth(facts)
+    values[5:, BURST] = np.nan
+    law, held = CostLaw.fit(facts, values, np.arange(60) % 5)
+    assert law.rates[BURST] is None
+    assert law.rates[HEIGHT] is None
+    assert np.isnan(held[:, BURST]).all()
+
+
+def test_it_travels_as_plain_values() -> None:
+    law = fitted()
+    assert from_plain(CostLaw, to_plain(law)) == law
+    with pytest.raises(BadInput, match="no such amount"):
+        CostLaw(("log_moonlight_ops",), law.rates)
+    with pytest.raises(BadInput, match="rates of each target"):
+        CostLaw(law.amounts, ((1.0,), *law.rates[1:]))

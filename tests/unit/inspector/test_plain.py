@@ -1,0 +1,68 @@
+"""The plain model: the best of three for each target, judged on families that it has not seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS
+from driple.contracts.plain import from_plain, to_plain
+from driple.inspector.facts import FACTS
+from driple.inspector.plain import FloatArray, Line, Plain, folds_of
+from driple.inspector.scaling import FactScaler, TargetScaler
+
+SUM, POWER, FLAT = 0, 1, 2
+"""Targets that are best told by the law, by the ridge, and by anything."""
+
+
+def rows(count: int = 80, seed: int = 0) -> tuple[FloatArray, FloatArray]:
+    random = np.random.default_rng(seed)
+    facts = np.full((count, len(FACTS)), np.nan)
+    for name in ("log_megaflops", "log_kilobytes"):
+        facts[:, FACTS.index(name)] = np.log1p(10 ** random.uniform(0, 4, count))
+    facts[:, FACTS.index("is_async")] = 0.0
+    flops, moved = (np.expm1(facts[:, FACTS.index(name)]) for name in ("log_megaflops", "log_kilobytes"))
+    values = np.full((count, len(COLUMNS)), np.nan)
+    values[:, SUM] = flops + 3 * moved
+    values[:, POWER] = np.sqrt(moved) / flops
+    values[:, FLAT] = 90 * np.exp(random.normal(0, 0.05, count))
+    return facts, values
+
+
+def fitted() -> tuple[Plain, FloatArray, FactScaler, TargetScaler]:
+    facts, values = rows()
+    scale = FactScaler.fit(facts)
+    targets = TargetScaler.fit("log", values, ~np.isnan(values).all(axis=0))
+    return *Plain.fit(facts, values, np.arange(len(facts)) % 8, scale, targets), scale, targets
+
+
+def test_each_target_gets_the_model_that_suits_it() -> None:
+    plain, held, scale, targets = fitted()
+    assert plain.kinds[:2] == ("law", "ridge")
+    assert set(plain.kinds[3:]) == {None}
+    facts, values = rows(seed=1)
+    said = targets.inverse(plain.predict(facts, scale, targets))
+    assert np.median(np.abs(said[:, SUM] / values[:, SUM] - 1)) < 0.02
+    assert np.median(np.abs(said[:, POWER] / values[:, POWER] - 1)) < 0.2
+    assert np.median(np.abs(said[:, FLAT] / values[:, FLAT] - 1)) < 0.06
+    assert (held[:, 3:] == 0).all()
+
+
+def test_it_travels_as_plain_values() -> None:
+    plain, _, scale, targets = fitted()
+    again = from_plain(Plain, to_plain(plain))
+    facts, _ = rows(seed=1)
+    assert np.array_equal(again.predict(facts, scale, targets), plain.predict(facts, scale, targets))
+    with pytest.raises(BadInput, match="weights without a ridge"):
+        Plain(plain.kinds, (Line((), 0.0), *plain.lines[1:]), plain.law)
+    with pytest.raises(BadInput, match="unknown plain model 'guess'"):
+        Plain(("guess", *plain.kinds[1:]), plain.lines, plain.law)
+
+
+def test_families_stay_together() -> None:
+    folds = folds_of(["vgg", "resnet", "vgg", "nmt"], 4)
+    assert folds[0] == folds[2]
+    assert len(set(folds.tolist())) == 3
+    assert folds_of([None] * 25, 25).tolist() == [row % 10 for row in range(25)]
+    assert len(set(folds_of(["one"] * 25, 25).tolist())) == 10

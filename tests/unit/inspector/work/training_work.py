@@ -1,0 +1,44 @@
+"""Small trainings for tests: seconds together, and enough to see what a long one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import inspector_work as work
+
+from driple.inspector.config import InspectorConfig, NetworkConfig, TrainingConfig, changed
+from driple.inspector.examples import Examples
+from driple.inspector.learn import Trained, train_inspector
+
+SMALL = InspectorConfig(
+    grouping="uniform:4",
+    network=NetworkConfig(hidden=6, depth="2"),
+    training=TrainingConfig(epochs=4, patience=100, batch_size=8),
+)
+OPTIONS = (
+    *("--grouping", "uniform:4", "--hidden", "6", "--depth", "2"),
+    *("--epochs", "4", "--patience", "100", "--batch-size", "8"),
+)
+"""The same on a command line."""
+
+
+def small(**choices: Any) -> InspectorConfig:
+    """The small config with some choices made otherwise."""
+    return changed(SMALL, **choices)
+
+
+def trained(examples: Examples, config: InspectorConfig = SMALL, **options: Any) -> Trained:
+    """An inspector of the examples."""
+    return train_inspector(examples, config, **options)
+
+
+def weights_of(folder: Path) -> bytes:
+    """Of the inspector in a folder."""
+    (found,) = folder.glob("model-*.safetensors")
+    return found.read_bytes()
+
+
+def rows(folder: Path) -> Examples:
+    """The made-up zoo, read as an inspector does."""
+    return work.examples(folder)

@@ -7,11 +7,13 @@ Twice the work is twice the time, also for a graph far larger than all that were
 logarithms knows. Each amount counts three times: always, only with synchronous and only with asynchronous updates. The
 height of a burst is no sum, but what passes in it is: height = (bytes in a burst) / (its duration).
 
-Rates are those that make relative errors least, by non-negative least squares, with a penalty against many large ones.
+Rates are those that make relative errors least, by non-negative least squares, with a penalty against large ones, the
+more so the more special they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,6 +32,12 @@ AMOUNTS: tuple[str, ...] = tuple(
     if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and "largest" not in name
 )
 """Facts that are log1p of an amount of work."""
+GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_received_kilobytes", "log_sent_kilobytes")
+"""Amounts of the whole graph."""
+OF_A_CLASS = 30.0
+OF_A_MODE = 10.0
+"""How much more a rate is penalised that is of one class of ops, or of one way to update. Else what is common to all
+graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 _TINY = 0.01
 """Share of the median below which a value counts as that: relative errors of next to nothing say nothing."""
@@ -78,24 +86,31 @@ class CostLaw:
         """
         varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
         work = _work(facts, varied)
+        special = _special(varied)
         rates: list[tuple[float, ...] | None] = []
         held = np.full(targets.shape, np.nan)
         for place in range(len(COLUMNS)):
             burst = _BURST_OF.get(place)
             values = targets[:, place] * (1.0 if burst is None else targets[:, burst])
-            solved = _fit_one(work, values, folds)
+            solved = _fit_one(work, values, folds, special)
             rates.append(None if solved is None else tuple(float(rate) for rate in solved[0]))
             if solved is not None:
                 held[:, place] = solved[1]
         return cls(tuple(varied), tuple(rates)), _heights(held)
 
 
-def _work(facts: FloatArray, names: tuple[str, ...] | list[str]) -> FloatArray:
+def _work(facts: FloatArray, names: Sequence[str]) -> FloatArray:
     """[n, 3 (1 + amounts)]: one and the amounts, always, with synchronous and with asynchronous updates."""
     columns = facts[:, [FACTS.index(name) for name in names]]
     amounts = np.concatenate([np.ones((len(facts), 1)), np.expm1(np.nan_to_num(columns, nan=0.0))], axis=1)
     is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
     return np.concatenate([amounts, amounts * (1 - is_async), amounts * is_async], axis=1)
+
+
+def _special(names: Sequence[str]) -> FloatArray:
+    """[3 (1 + amounts)]: what the penalty of each rate is multiplied with."""
+    own = np.array([1.0, *(1.0 if name in GENERAL else OF_A_CLASS for name in names)])
+    return np.concatenate([own, OF_A_MODE * own, OF_A_MODE * own])
 
 
 def _heights(found: FloatArray) -> FloatArray:
@@ -107,7 +122,9 @@ def _heights(found: FloatArray) -> FloatArray:
     return heights
 
 
-def _fit_one(work: FloatArray, values: FloatArray, folds: NDArray[np.int64]) -> tuple[FloatArray, FloatArray] | None:
+def _fit_one(
+    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
     """Rates by the penalty that errs least on folds held back, and what was said of those; None with too few values."""
     known = ~np.isnan(values)
     if (values[known] > 0).sum() < _FEWEST:
@@ -120,21 +137,21 @@ def _fit_one(work: FloatArray, values: FloatArray, folds: NDArray[np.int64]) -> 
             out = folds == fold
             rest = known & ~out
             if rest.any():
-                held[out] = work[out] @ _rates(work[rest], values[rest], penalty)
+                held[out] = work[out] @ _rates(work[rest], values[rest], penalty, special)
         judged = known & (held > 0)
         missed = (known & ~judged).sum()
         error = float((np.log(held[judged] / values[judged]) ** 2).sum()) + 9.0 * missed
         tried.append((error, penalty, held))
     _, penalty, held = min(tried, key=lambda one: one[0])
-    return _rates(work[known], values[known], penalty), held
+    return _rates(work[known], values[known], penalty, special), held
 
 
-def _rates(work: FloatArray, values: FloatArray, penalty: float) -> FloatArray:
+def _rates(work: FloatArray, values: FloatArray, penalty: float, special: FloatArray) -> FloatArray:
     from scipy.optimize import nnls
 
     scale = np.maximum(work.max(axis=0), 1e-300)
     relative = work / scale / values[:, None]
-    ridge = np.diag(penalty * np.sqrt(len(values)) * relative.mean(axis=0))
+    ridge = np.diag(penalty * special * np.sqrt(len(values)) * relative.mean(axis=0))
     wanted = np.concatenate([np.ones(len(values)), np.zeros(len(ridge))])
     solved, _ = nnls(np.concatenate([relative, ridge]), wanted, maxiter=100 * len(wanted))
     return np.asarray(solved / scale)

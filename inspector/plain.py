@@ -4,6 +4,9 @@
     ridge    ridge regression from the facts
     law      the law of costs (costlaw.py)
 
+The law says how much longer more work takes, however much more. Ridges go astray beyond what they have seen, and the
+height of a burst has its limits, so both stay near the range of the training rows.
+
 Best is what errs least on training rows held back, whole families at a time where families are known, because an
 inspector is asked about families that it has not seen. The network then learns what the plain model leaves over. It is
 shown, of each training row, what the plain model says without that row's fold: what it said with it would be too good.
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.contracts.metrics import COLUMNS
+from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
 from driple.inspector.costlaw import CostLaw
 from driple.inspector.scaling import FactScaler, TargetScaler
 
@@ -29,6 +32,8 @@ MEAN, RIDGE, LAW = KINDS = ("mean", "ridge", "law")
 STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
 """From little to one that leaves hardly more than the mean, for standardised facts."""
 FOLDS = 10
+MARGIN = 0.1
+"""Share of the training range that a bounded prediction may lie outside of it."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,14 @@ class Plain:
     lines: tuple[Line | None, ...]
     """Where the kind is `ridge`."""
     law: CostLaw
+    lowest: tuple[float, ...]
+    """Of the training rows, scaled."""
+    highest: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not len(self.kinds) == len(self.lines) == len(COLUMNS):
-            raise BadInput(f"plain model: expected {len(COLUMNS)} targets, got {len(self.kinds)}")
+        sizes = {len(part) for part in (self.kinds, self.lines, self.lowest, self.highest)}
+        if sizes != {len(COLUMNS)}:
+            raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
         for kind, line in zip(self.kinds, self.lines, strict=True):
             if kind is not None and kind not in KINDS:
                 raise UnknownName("plain model", kind, KINDS)
@@ -64,10 +73,9 @@ class Plain:
         by_law = np.nan_to_num(targets.transform(self.law.estimate(facts)), nan=0.0)
         found = np.zeros((len(facts), len(COLUMNS)))
         for place, (kind, line) in enumerate(zip(self.kinds, self.lines, strict=True)):
-            if kind == LAW:
-                found[:, place] = by_law[:, place]
-            elif line is not None:
-                found[:, place] = seen @ np.asarray(line.weights) + line.bias
+            if kind is not None and kind != MEAN:
+                said = by_law[:, place] if line is None else seen @ np.asarray(line.weights) + line.bias
+                found[:, place] = _near(said, kind, place, self.lowest[place], self.highest[place])
         return found
 
     @classmethod
@@ -88,21 +96,33 @@ class Plain:
         kinds: list[str | None] = []
         lines: list[Line | None] = []
         held = np.zeros(values.shape)
+        lowest, highest = np.zeros(len(COLUMNS)), np.zeros(len(COLUMNS))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
                 kinds.append(None)
                 lines.append(None)
                 continue
+            low, high = float(wanted[rows, place].min()), float(wanted[rows, place].max())
+            lowest[place], highest[place] = low, high
             line, ridge_held = _ridge(seen, wanted[:, place], rows, folds)
             # The scale has mean 0, so the mean says 0: of a held-out row as well, but for one row's share in it.
             said = {MEAN: np.zeros(len(rows)), RIDGE: ridge_held, LAW: np.nan_to_num(law_said[:, place], nan=0.0)}
+            said = {kind: _near(each, kind, place, low, high) for kind, each in said.items()}
             errors = {kind: float(((said[kind] - wanted[:, place])[rows] ** 2).mean()) for kind in KINDS}
             best = min(KINDS, key=errors.__getitem__)
             kinds.append(best)
             lines.append(line if best == RIDGE else None)
             held[:, place] = said[best]
-        return cls(tuple(kinds), tuple(lines), law), held
+        return cls(tuple(kinds), tuple(lines), law, tuple(map(float, lowest)), tuple(map(float, highest))), held
+
+
+def _near(said: FloatArray, kind: str, place: int, lowest: float, highest: float) -> FloatArray:
+    """What was said, kept near the range of the training rows where nothing vouches for more."""
+    if kind == LAW and TARGETS[place].metric is not AMOUNT:
+        return said
+    margin = MARGIN * (highest - lowest)
+    return np.clip(said, lowest - margin, highest + margin)
 
 
 def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:

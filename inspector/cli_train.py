@@ -2,10 +2,272 @@
 
 from __future__ import annotations
 
-from driple.contracts.command import planned_command
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-main = planned_command(
-    prog="driple-train",
-    description="Train the inspector of a setting on its dataset, from scratch or from another setting's.",
-    example="driple-train --setting v100-p1w2-pcie",
-)
+from driple.contracts.command import command, printable
+from driple.contracts.errors import BadInput
+from driple.contracts.onlyone import only_one
+from driple.inspector import options
+from driple.inspector.progress import Progress
+
+if TYPE_CHECKING:
+    from driple.inspector.config import InspectorConfig
+    from driple.inspector.evaluation import Evaluation
+    from driple.inspector.examples import Examples
+    from driple.inspector.inspector import Inspector
+    from driple.inspector.learn import Trained
+    from driple.inspector.start import Transfer
+    from driple.inspector.train import Epoch
+
+INTERRUPTED = 130
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains, or evaluates.
+
+    Returns:
+        0 done; 2 bad input; 130 interrupted, with the best so far written.
+    """
+    arguments = options.parser().parse_args(argv)
+    options.check(arguments)
+    # Only now: --help must not wait for what the work needs.
+    from driple.contracts.setting import Setting
+    from driple.inspector.checkpoint import folder_of
+    from driple.inspector.data import read_examples
+
+    _machine(arguments)
+    setting = str(Setting.parse(arguments.setting))
+    examples = read_examples(arguments.datasets, setting, arguments.role)
+    folder = folder_of(arguments.output, setting, arguments.role)
+    if arguments.evaluate:
+        return _evaluate(arguments, folder, examples)
+    transfer = _transfer(arguments, setting)
+    config = _config(arguments, transfer)
+    _check(arguments, examples, config)  # before the folder is made
+    with only_one(folder, "driple-train"):
+        if arguments.tune:
+            config = _tune(arguments, folder, examples, config)
+        return _train(arguments, folder, examples, config, transfer)
+
+
+def _machine(arguments: argparse.Namespace) -> None:
+    import torch
+
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no CUDA device here; leave it out, or install a torch with CUDA")
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+
+
+def _check(arguments: argparse.Namespace, examples: Examples, config: InspectorConfig) -> None:
+    """Finds now what the training would find later."""
+    from driple.inspector.depth import depth
+    from driple.inspector.examples import enough
+
+    enough(examples, _split(arguments))
+    examples.recipe(config.grouping)
+    for policy in (config.network.depth, config.network.readout_steps):
+        depth(policy, 1)
+
+
+def _split(arguments: argparse.Namespace) -> str:
+    return arguments.split or "architecture"
+
+
+def _transfer(arguments: argparse.Namespace, setting: str) -> Transfer | None:
+    if arguments.transfer_from is None:
+        return None
+    from driple.inspector.source import find_source
+    from driple.inspector.start import Transfer
+
+    ratio = 0.5 if arguments.transfer_ratio is None else arguments.transfer_ratio
+    if not 0 < ratio < 1:
+        raise BadInput(f"--transfer-ratio: expected a share between 0 and 1, got {ratio:g}")
+    source = find_source(
+        arguments.transfer_from, arguments.output, setting, arguments.role, allow_other=arguments.allow_other_setting
+    )
+    return Transfer(source=source, tune=arguments.tune_part or "half", ratio=ratio)
+
+
+def _config(arguments: argparse.Namespace, transfer: Transfer | None) -> InspectorConfig:
+    """The preset, or the source's own config, with the choices made by name."""
+    made = options.chosen(arguments)
+    base = options.base_of(arguments)
+    if transfer is not None:
+        theirs = transfer.source.config
+        if arguments.preset and arguments.preset != theirs.preset:
+            raise BadInput(
+                f"--preset {arguments.preset}: the network to start from is of preset {theirs.preset}; a transfer "
+                "keeps its source's network, so leave that option out"
+            )
+        base = theirs
+    return options.config_of(base, made)
+
+
+def _tune(arguments: argparse.Namespace, folder: Path, examples: Examples, config: InspectorConfig) -> InspectorConfig:
+    from driple.inspector.tune import search
+
+    progress = Progress()
+    try:
+        best = search(
+            examples,
+            config,
+            arguments.tune,
+            split=_split(arguments),
+            storage=folder / "tune.db",
+            seed=arguments.seed,
+            fixed=set(options.chosen(arguments)),
+            device=arguments.device,
+            execution=arguments.execution,
+            say=progress.say,
+        )
+    except KeyboardInterrupt:
+        progress.say(f"interrupted: trials so far are in {folder / 'tune.db'}; the same command goes on")
+        raise
+    shown = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in sorted(best.choices.items()))
+    progress.say(f"best of {best.trials} trials: validation NRMSE {100 * best.val_nrmse:.2f} % with {shown}")
+    return best.config
+
+
+def _train(
+    arguments: argparse.Namespace,
+    folder: Path,
+    examples: Examples,
+    config: InspectorConfig,
+    transfer: Transfer | None,
+) -> int:
+    from driple.inspector.checkpoint import save
+
+    states = folder / "training"
+    if not arguments.resume:
+        shutil.rmtree(states, ignore_errors=True)
+    for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
+        left.unlink()
+    trained = _learn(arguments, folder, examples, config, transfer, states)
+    save(folder, trained.inspector)
+    for number, fitted in enumerate(trained.fits):
+        if fitted.diverged:
+            print(f"network {number + 1}: errors were no numbers any more; the best before counts", file=sys.stderr)
+    if trained.interrupted:
+        last = trained.fits[-1]
+        print(
+            f"interrupted: the best so far (epoch {last.best_epoch}, validation NRMSE {100 * last.best_nrmse:.2f} %) "
+            f"is in {printable(str(folder))}; --resume goes on",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    about: dict[str, Any] = {"training": dict(trained.inspector.training)}
+    others: dict[str, Any] = {}
+    if transfer is not None:
+        about["transfer"] = dict(trained.inspector.transferred_from or {})
+    if arguments.compare_scratch:
+        from driple.inspector.comparison import compare
+
+        scratch = _learn(arguments, folder, examples, config, None, None, "from scratch:")
+        if scratch.interrupted:
+            print("interrupted: not compared; the transferred inspector is written", file=sys.stderr)
+            return INTERRUPTED
+        about["transfer"] |= compare(trained.fits, scratch.fits)
+        others["scratch"] = lambda rows: scratch.inspector.predict(rows, arguments.execution)[0]
+    _report(arguments, folder, trained.inspector, examples, about, others)
+    return 0
+
+
+def _learn(
+    arguments: argparse.Namespace,
+    folder: Path,
+    examples: Examples,
+    config: InspectorConfig,
+    transfer: Transfer | None,
+    states: Path | None,
+    title: str = "",
+) -> Trained:
+    from driple.inspector.curves import AllCurves
+    from driple.inspector.learn import train_inspector
+
+    progress = Progress(config.ensemble, title)
+    curves = None
+    if states is not None:  # what it is compared with leaves no curves
+        curves = AllCurves(folder / "events", go_on=arguments.resume, say=progress.say)
+
+    def watch(member: int, epoch: Epoch) -> None:
+        progress(member, epoch)
+        if curves is not None:
+            curves(member, epoch)
+
+    try:
+        return train_inspector(
+            examples,
+            config,
+            split=_split(arguments),
+            seed=arguments.seed,
+            device=arguments.device,
+            execution=arguments.execution,
+            transfer=transfer,
+            watch=watch,
+            states=states,
+            resume=arguments.resume and states is not None,
+        )
+    finally:
+        progress.clear()
+        if curves is not None:
+            curves.close()
+
+
+def _evaluate(arguments: argparse.Namespace, folder: Path, examples: Examples) -> int:
+    from driple.inspector.checkpoint import load
+
+    inspector = load(folder, arguments.device)
+    about: dict[str, Any] = {"training": dict(inspector.training)}
+    if inspector.transferred_from is not None:
+        about["transfer"] = dict(inspector.transferred_from)
+    _report(arguments, folder, inspector, examples, about, {})
+    return 0
+
+
+def _report(
+    arguments: argparse.Namespace,
+    folder: Path,
+    inspector: Inspector,
+    examples: Examples,
+    about: dict[str, Any],
+    others: dict[str, Any],
+) -> None:
+    """Prints the table, and writes it with pictures if it is of the inspector's own split."""
+    from driple.inspector.comparison import to_text as comparison_text
+    from driple.inspector.evaluation import evaluate
+    from driple.inspector.report import to_json, to_text, write_reports
+
+    found = evaluate(inspector, examples, arguments.split, others=others, execution=arguments.execution)
+    own = found.split == inspector.split
+    if own:
+        write_reports(folder, found, about)
+        _pictures(folder, found)
+    if arguments.json:
+        print(json.dumps({**to_json(found, about), "folder": str(folder)}, indent=1, allow_nan=False))
+        return
+    lines = to_text(found).splitlines()
+    if "times_faster" in about.get("transfer", {}):
+        lines += ["", comparison_text(about["transfer"])]
+    lines += ["", f"-> {folder}" if own else f"{folder} keeps the report of its own split"]
+    print("\n".join(map(printable, lines)))
+
+
+def _pictures(folder: Path, found: Evaluation) -> None:
+    from driple.inspector.plots import draw
+
+    try:
+        draw(folder, found)
+    except ImportError:
+        print("no pictures: matplotlib is not installed (pip install 'driple[pipeline]')", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

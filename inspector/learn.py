@@ -1,0 +1,176 @@
+"""From examples to an inspector: what `driple-train` does, for Python.
+
+examples = read_examples(Path("datasets"), "v100-p1w2-pcie")
+trained = train_inspector(examples, preset("driple"), seed=0)
+values, spread = trained.inspector.predict(examples.side("architecture", "test"))
+save(Path("inspectors/v100-p1w2-pcie"), trained.inspector)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.plain import to_plain
+from driple.inspector.calibration import factors
+from driple.inspector.checkpoint import versions
+from driple.inspector.config import InspectorConfig
+from driple.inspector.examples import Examples, enough
+from driple.inspector.features import Featuriser
+from driple.inspector.inspector import Inspector
+from driple.inspector.prepare import Preparation
+from driple.inspector.seeds import seed_of
+from driple.inspector.start import Transfer, same_network, start
+from driple.inspector.train import Epoch, Fitted, fit
+
+MemberWatch = Callable[[int, Epoch], None]
+"""Told of every epoch of every network of the ensemble."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """An inspector, and how its networks were fitted."""
+
+    inspector: Inspector
+    fits: tuple[Fitted, ...]
+    interrupted: bool
+    """Ctrl-C ended it: the last network is the best so far, and later ones are missing."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all its networks."""
+        return sum(fitted.seconds for fitted in self.fits)
+
+
+def train_inspector(
+    examples: Examples,
+    config: InspectorConfig,
+    *,
+    split: str = "architecture",
+    seed: int = 0,
+    device: str = "cpu",
+    execution: str = "auto",
+    transfer: Transfer | None = None,
+    watch: MemberWatch | None = None,
+    states: Path | None = None,
+    resume: bool = False,
+    featuriser: Featuriser | None = None,
+) -> Trained:
+    """Trains on one side of a split, stops by another, and looks at no third.
+
+    Args:
+        examples: of a setting and role.
+        config: every choice; with a transfer that of the source, but for its training options.
+        split: by which sides are taken.
+        seed: the same seed, examples, options, number of threads and machine give the same weights.
+        device: `cpu` or `cuda`.
+        execution: how neighbours are summed.
+        transfer: start from what was learned elsewhere.
+        watch: told of every epoch.
+        states: folder for states to go on from.
+        resume: go on from these.
+        featuriser: one that has grouped these graphs in this way before.
+
+    Raises:
+        BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
+    """
+    enough(examples, split)
+    train, val = examples.side(split, "train"), examples.side(split, "val")
+    if transfer is not None:
+        same_network(config, transfer.source)
+    if transfer is not None and transfer.source.preparation is not None:
+        preparation = transfer.source.preparation.for_targets_of(train)
+    else:
+        preparation = Preparation.fit(train, config, featuriser)
+    rows = preparation.apply(train), preparation.apply(val)
+    fits: list[Fitted] = []
+    networks: list[Any] = []
+    interrupted = False
+    for member in range(config.ensemble):
+        about = _fingerprint(examples, config, split, seed, member, transfer)
+        try:
+            learner = start(member, config, preparation, rows, split, seed, execution, transfer)
+            fitted = fit(
+                learner,
+                *rows,
+                config.training,
+                preparation,
+                seed=seed_of(seed, member),
+                execution=execution,
+                device=device,
+                watch=None if watch is None else _of_member(watch, member),
+                state_file=None if states is None else states / f"member-{member}.safetensors",
+                fingerprint=about,
+                resume=resume,
+            )
+        except KeyboardInterrupt:
+            if not fits:
+                raise
+            interrupted = True
+            break
+        fits.append(fitted)
+        networks.append(learner.network)
+        if fitted.interrupted:
+            interrupted = True
+            break
+    inspector = Inspector(
+        setting=examples.setting,
+        role=examples.role,
+        split=split,
+        seed=seed,
+        config=config,
+        preparation=preparation,
+        networks=tuple(networks),
+        provenance=examples.provenance,
+        dataset_sha256=examples.sha256,
+        transferred_from=None if transfer is None else transfer.to_plain(),
+        training=_summary(fits, finished=not interrupted),
+        versions=versions(),
+    )
+    return Trained(_calibrated(inspector, val, execution), tuple(fits), interrupted)
+
+
+def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:
+    """With the factor of its spread, where it has one."""
+    values, spread = inspector.predict(val, execution)
+    if spread is None:
+        return inspector
+    return dataclasses.replace(inspector, calibration=factors(val.targets(), values, spread))
+
+
+def _fingerprint(
+    examples: Examples, config: InspectorConfig, split: str, seed: int, member: int, transfer: Transfer | None
+) -> Mapping[str, Any]:
+    """What a state must agree with. A training may go on for longer than was first asked, and with more networks."""
+    plain = to_plain(config)
+    for name in ("epochs", "patience"):
+        del plain["training"][name]
+    for name in ("preset", "ensemble"):
+        del plain[name]
+    return {
+        "setting": examples.setting,
+        "role": examples.role,
+        "split": split,
+        "seed": seed,
+        "network": member,
+        "dataset": examples.sha256,
+        "transfer": None if transfer is None else transfer.to_plain(),
+        "config": plain,
+    }
+
+
+def _summary(fits: list[Fitted], *, finished: bool) -> dict[str, Any]:
+    return {
+        "epochs": [fitted.epochs for fitted in fits],
+        "best_epochs": [fitted.best_epoch for fitted in fits],
+        "val_nrmse": [fitted.best_nrmse for fitted in fits],
+        "seconds": round(sum(fitted.seconds for fitted in fits), 3),
+        "finished": finished,
+    }
+
+
+def _of_member(watch: MemberWatch, member: int) -> Callable[[Epoch], None]:
+    return lambda epoch: watch(member, epoch)

@@ -1,0 +1,184 @@
+"""The command line of driple-train, and the config that it says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.command import CommandParser
+from driple.contracts.errors import BadInput
+from driple.inspector import config as choices
+from driple.inspector.config import InspectorConfig, changed, preset
+
+TUNE_PARTS = ("half", "mlp", "gru", "all")
+
+NETWORK = (
+    *("layer", "gru", "depth", "shared", "jump", "readout", "readout_steps", "hidden", "mlp_layers", "facts", "linear"),
+    *("activation", "start", "dropout"),
+)
+INPUTS = ("grouping", "features", "feature_scale", "target_scale")
+TRAINING = (
+    *("epochs", "patience", "learning_rate", "weight_decay", "decoupled", "batch_size", "shuffle", "watch", "clip"),
+)
+
+
+def parser() -> CommandParser:
+    """All options."""
+    made = CommandParser(
+        prog="driple-train",
+        description="Train the inspector of a setting on its dataset, from scratch or from another setting's, and\n"
+        "print its errors beside those of plain baselines. docs/INSPECTOR.md explains every choice.",
+        example="driple-train --setting v100-p1w2-pcie",
+    )
+    add = made.add_argument
+    add("--setting", required=True, metavar="NAME", help="which: v100-p1w2-pcie")
+    add("--datasets", type=Path, default=Path("datasets"), metavar="DIR", help="folder, or file (default: %(default)s)")
+    add("--output", type=Path, default=Path("inspectors"), metavar="DIR", help="inspectors (default: %(default)s)")
+    add("--role", choices=choices.ROLES, default="worker", help="whose metrics (default: %(default)s)")
+    add("--split", choices=choices.SPLITS, help="what is held back (default: architecture)")
+    add("--seed", type=_seed, default=0, metavar="N", help="of everything drawn (default: %(default)s)")
+    add("--preset", choices=tuple(choices.PRESETS), help="all choices below at once (default: driple)")
+    add("--ensemble", type=int, metavar="N", help="networks that are averaged; from 2 on there is a spread")
+    add("--resume", action="store_true", help="go on with a training that was interrupted or killed")
+    add("--evaluate", action="store_true", help="do not train: errors of the inspector that is there")
+    add(
+        "--tune",
+        type=_positive,
+        metavar="N",
+        help="search options in N trials first; goes on if repeated",
+    )
+    add("--json", action="store_true", help="the report as JSON")
+    _transfer(made.add_argument_group("transfer"))
+    _machine(made.add_argument_group("machine"))
+    _inputs(made.add_argument_group("inputs and targets"))
+    _network(made.add_argument_group("network"))
+    _training(made.add_argument_group("training"))
+    return made
+
+
+def _transfer(group: Any) -> None:
+    group.add_argument(
+        "--transfer-from",
+        metavar="FROM",
+        help="start from the inspector of a setting or in a folder, or from a published checkpoint (.pkl)",
+    )
+    group.add_argument("--tune-part", choices=TUNE_PARTS, help="what is tuned then; the rest is frozen (default: half)")
+    group.add_argument("--transfer-ratio", type=float, metavar="R", help="share of the layers that is frozen (0.5)")
+    group.add_argument("--compare-scratch", action="store_true", help="also train from scratch, and compare")
+    group.add_argument("--allow-other-setting", action="store_true", help="take a source that is not what was said")
+
+
+def _machine(group: Any) -> None:
+    group.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="(default: %(default)s)")
+    group.add_argument(
+        "--execution",
+        choices=choices.EXECUTIONS,
+        default="auto",
+        help="how neighbours are summed (default: %(default)s)",
+    )
+    group.add_argument("--threads", type=_positive, metavar="N", help="of torch (default: its own choice)")
+
+
+def _inputs(group: Any) -> None:
+    group.add_argument("--grouping", metavar="POLICY", help="of ops to nodes: uniform:20, sqrt, none, ...")
+    group.add_argument("--features", choices=choices.FEATURE_KINDS, help="of a node")
+    group.add_argument("--feature-scale", choices=choices.FEATURE_SCALES)
+    group.add_argument("--target-scale", choices=choices.TARGET_SCALES)
+
+
+def _network(group: Any) -> None:
+    flag = argparse.BooleanOptionalAction
+    group.add_argument("--layer", choices=choices.LAYERS, help="how a node takes up what its neighbours say")
+    group.add_argument("--gru", choices=choices.GRUS, help="recurrent cell after each layer")
+    group.add_argument("--depth", metavar="K", help="layers: a number, or N, N/2, N/3, log2N, sqrtN, ... of the nodes")
+    group.add_argument("--shared", action=flag, help="layers share weights")
+    group.add_argument("--jump", action=flag, help="the readout sees the states after every layer")
+    group.add_argument("--readout", choices=choices.READOUTS, help="from nodes to the graph")
+    group.add_argument("--readout-steps", metavar="K", help="of set2set, as --depth")
+    group.add_argument("--hidden", type=int, metavar="N", help="size of a node's state")
+    group.add_argument("--mlp-layers", type=int, metavar="N", help="from readout to targets")
+    group.add_argument("--facts", action=flag, help="the MLP sees the facts of the workload")
+    group.add_argument(
+        "--linear", action=flag, help="a straight path from facts to targets, begun as a ridge regression"
+    )
+    group.add_argument("--activation", choices=("linear", "leaky"), help="of the outputs")
+    group.add_argument("--start", choices=choices.STARTS, help="first weights")
+    group.add_argument("--dropout", type=float, metavar="SHARE")
+
+
+def _training(group: Any) -> None:
+    flag = argparse.BooleanOptionalAction
+    group.add_argument("--epochs", type=int, metavar="N", help="at most")
+    group.add_argument("--patience", type=int, metavar="N", help="epochs without a better validation error")
+    group.add_argument("--learning-rate", type=float, metavar="RATE")
+    group.add_argument("--weight-decay", type=float, metavar="RATE")
+    group.add_argument("--decoupled", action=flag, help="weight decay as AdamW has it")
+    group.add_argument("--batch-size", type=int, metavar="N", help="graphs in a step")
+    group.add_argument("--shuffle", action=flag, help="a new order every epoch")
+    group.add_argument("--watch", choices=("nrmse", "loss"), help="validation error that says which epoch is best")
+    group.add_argument("--clip", type=float, metavar="NORM", help="largest gradient; 0 for any")
+
+
+def chosen(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The choices that the user made by name."""
+    found = {name: getattr(arguments, name) for name in (*NETWORK, *INPUTS, *TRAINING, "ensemble")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def config_of(base: InspectorConfig, made: dict[str, Any]) -> InspectorConfig:
+    """The config with these choices.
+
+    A depth that depends on the graph means layers that share weights, without jumps: these follow unless chosen.
+
+    Raises:
+        BadInput: a choice that cannot be, or that does not go with another.
+    """
+    from driple.inspector.depth import depends_on_graph
+
+    wanted = dict(made)
+    if "activation" in wanted:
+        wanted["output"] = wanted.pop("activation")
+    if depends_on_graph(wanted.get("depth", "1")):
+        wanted = {"shared": True, "jump": False, **wanted}
+    return changed(base, **wanted)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Options that do not go together.
+
+    Raises:
+        BadInput: such are given.
+    """
+    if arguments.transfer_from is None:
+        for name in ("tune_part", "transfer_ratio", "compare_scratch", "allow_other_setting"):
+            if getattr(arguments, name):
+                raise BadInput(f"--{name.replace('_', '-')} goes with --transfer-from")
+    elif arguments.tune:
+        raise BadInput("--tune searches networks, and --transfer-from keeps its source's: give one of them")
+    if arguments.evaluate:
+        for name in ("resume", "tune", "transfer_from"):
+            if getattr(arguments, name):
+                raise BadInput(f"--evaluate does not train: leave --{name.replace('_', '-')} out")
+        given = [name for name in ("preset",) if getattr(arguments, name)] + list(chosen(arguments))
+        if given:
+            raise BadInput(f"--evaluate takes the inspector as it is: leave --{given[0].replace('_', '-')} out")
+
+
+def base_of(arguments: argparse.Namespace) -> InspectorConfig:
+    """The preset."""
+    return preset(arguments.preset or "driple")
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected at least 1")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError("expected 0 or more")
+    return value

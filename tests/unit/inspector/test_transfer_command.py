@@ -1,0 +1,191 @@
+"""Transfer from end to end: where it starts, what it keeps, what it is compared with."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import training_work as work
+
+from driple.contracts.errors import BadInput
+from driple.inspector.checkpoint import load, save
+from driple.inspector.comparison import compare, seconds_to, to_text
+from driple.inspector.config import PRESETS, changed
+from driple.inspector.examples import Examples
+from driple.inspector.learn import Trained, train_inspector
+from driple.inspector.source import Source, find_source
+from driple.inspector.start import Transfer
+from driple.inspector.train import Fitted
+
+OTHER = "cpu-p2w2-1g"
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    return work.rows(tmp_path_factory.mktemp("datasets"))
+
+
+@pytest.fixture(scope="module")
+def first(examples: Examples) -> Trained:
+    return work.trained(examples, work.small(ensemble=2, epochs=6))
+
+
+@pytest.fixture
+def inspectors(tmp_path: Path, first: Trained) -> Path:
+    save(tmp_path / first.inspector.setting, first.inspector)
+    return tmp_path
+
+
+@pytest.fixture
+def source(inspectors: Path, first: Trained) -> Source:
+    return find_source(first.inspector.setting, inspectors, OTHER, "worker")
+
+
+def elsewhere(examples: Examples) -> Examples:
+    """The same workloads on a setting that takes twice as long."""
+    items = tuple(dataclasses.replace(item, targets=2 * item.targets) for item in examples.items)
+    return dataclasses.replace(examples, setting=OTHER, items=items, sha256="other")
+
+
+def test_the_inputs_are_seen_as_the_source_sees_them(examples: Examples, source: Source) -> None:
+    assert source.preparation is not None
+    found = train_inspector(elsewhere(examples), source.config, transfer=Transfer(source=source)).inspector
+    assert found.preparation.features == source.preparation.features
+    assert found.preparation.facts == source.preparation.facts
+    assert found.preparation.targets != source.preparation.targets
+    assert found.transferred_from is not None and found.transferred_from["from"] == examples.setting
+
+
+@pytest.mark.parametrize("tune", ["half", "mlp", "gru", "all"])
+def test_what_is_frozen_stays_and_the_rest_is_tuned(
+    examples: Examples, source: Source, tune: str, tmp_path: Path
+) -> None:
+    found = train_inspector(
+        elsewhere(examples), changed(source.config, ensemble=1, epochs=3), transfer=Transfer(source=source, tune=tune)
+    )
+    before, after = source.states[0], found.fits[0].history
+    assert len(after) == 4
+    state = found.inspector.networks[0].state_dict()
+    frozen = {"half": "layers.0.", "mlp": "readout.", "gru": "project.", "all": ""}[tune]
+    if frozen:
+        names = [name for name in before if name.startswith(frozen)]
+        assert names and all(torch.equal(state[name], before[name]) for name in names)
+    assert not torch.equal(state["straight.bias"], before["straight.bias"])
+    save(tmp_path / "moved", found.inspector)
+    again = load(tmp_path / "moved")
+    assert again.networks[0].split == (0.5 if tune == "half" else None)
+    wanted, read = found.inspector.predict(examples)[0], again.predict(examples)[0]
+    assert torch.equal(torch.as_tensor(wanted).nan_to_num(), torch.as_tensor(read).nan_to_num())
+
+
+def test_a_transfer_goes_on_after_an_interrupt(examples: Examples, source: Source, tmp_path: Path) -> None:
+    config = changed(source.config, ensemble=1, epochs=4, learning_rate=0.02)
+    options: dict[str, Any] = {"transfer": Transfer(source=source)}
+
+    def stop(member: int, epoch: Any) -> None:
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    whole = train_inspector(elsewhere(examples), config, **options)
+    train_inspector(elsewhere(examples), config, states=tmp_path, watch=stop, **options)
+    rest = train_inspector(elsewhere(examples), config, states=tmp_path, resume=True, **options)
+    errors = [[row["val_loss"] for row in found.fits[0].history] for found in (whole, rest)]
+    assert errors[0] == errors[1] and len(errors[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"hidden": 9}, "hidden: the network to start from has 6, not 9"),
+        ({"layer": "gcn"}, "layer: the network to start from has 'gin'"),
+        ({"features": "paper"}, "features: the network to start from has 'driple'"),
+        ({"grouping": "sqrt"}, "grouping: the network to start from has 'uniform:4'"),
+    ],
+)
+def test_another_kind_of_network_is_refused(
+    examples: Examples, source: Source, choice: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        train_inspector(examples, changed(source.config, **choice), transfer=Transfer(source=source))
+
+
+# Where it starts.
+
+
+def test_a_setting_a_folder_and_its_file_name_the_same_source(inspectors: Path, first: Trained) -> None:
+    name = first.inspector.setting
+    for text in (name, "CPU-P1w2/ho-1G", str(inspectors / name), str(inspectors / name / "inspector.json")):
+        found = find_source(text, inspectors, OTHER, "worker")
+        assert found.about["from"] == name
+        assert len(found.states) == 2
+
+
+def test_a_source_that_is_not_there(inspectors: Path) -> None:
+    with pytest.raises(BadInput, match="there are: cpu-p1w2-1g"):
+        find_source("v100-p1w2-pcie", inspectors, OTHER, "worker")
+    with pytest.raises(BadInput, match="no such file or folder, and no setting"):
+        find_source("nowhere", inspectors, OTHER, "worker")
+
+
+def test_a_setting_that_nobody_asked_for_is_refused_unless_allowed(inspectors: Path, first: Trained) -> None:
+    name = first.inspector.setting
+    shutil.copytree(inspectors / name, inspectors / "v100-p1w2-pcie")
+    shutil.copytree(inspectors / name, inspectors / "mine")
+    for text, setting, role, message in (
+        ("v100-p1w2-pcie", OTHER, "worker", "the folder says v100-p1w2-pcie, its inspector is of cpu-p1w2-1g"),
+        (str(inspectors / "mine"), OTHER, "worker", "which the folder's name does not say"),
+        (str(inspectors / name), OTHER, "ps", "an inspector of role worker, not ps"),
+        (name, "v100-p1w2-1g", "worker", "between CPUs and GPUs"),
+    ):
+        with pytest.raises(BadInput, match=message) as caught:
+            find_source(text, inspectors, setting, role)
+        assert "--allow-other-setting" in str(caught.value) and "\n" not in str(caught.value)
+        assert find_source(text, inspectors, setting, role, allow_other=True).about["from"] == name
+    assert find_source(str(inspectors / "mine"), inspectors, name, "worker").about["from"] == name
+
+
+def test_a_published_checkpoint_is_a_source_of_the_paper_preset(examples: Examples, tmp_path: Path) -> None:
+    from driple.inspector.network import Network
+    from driple.inspector.published import OUR_NAME
+
+    torch.manual_seed(0)
+    ours = Network(PRESETS["paper"].network, 3, 0).state_dict()
+    torch.save({theirs: ours[name] for theirs, name in OUR_NAME.items()}, tmp_path / "published.pkl")
+    found = find_source(str(tmp_path / "published.pkl"), tmp_path, OTHER, "worker")
+    config = dataclasses.replace(changed(found.config, epochs=1), grouping="uniform:4")
+    moved = train_inspector(examples, config, transfer=Transfer(source=found, tune="mlp"))
+    assert moved.inspector.transferred_from == {
+        "from": "published.pkl",
+        "provenance": "published",
+        "tune": "mlp",
+        "ratio": 0.5,
+    }
+    (tmp_path / "other.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(BadInput):
+        find_source(str(tmp_path / "other.pkl"), tmp_path, OTHER, "worker")
+
+
+# Against training from scratch.
+
+
+def fitted(*errors: float, each_s: float = 1.0) -> Fitted:
+    rows = [{"val_nrmse": error, "seconds": each_s * (place + 1)} for place, error in enumerate(errors)]
+    best = errors.index(min(errors))
+    return Fitted({}, rows, best, min(errors), each_s * len(errors))
+
+
+def test_times_are_compared_at_the_error_that_both_reach() -> None:
+    found = compare([fitted(0.2, 0.1, 0.15)], [fitted(0.5, 0.4, 0.3, 0.12, each_s=10.0)])
+    assert found["equal_val_nrmse"] == 0.12
+    assert (found["seconds_to_equal"], found["scratch_seconds_to_equal"]) == (2.0, 40.0)
+    assert found["times_faster"] == 20.0
+    assert "(20.0x)" in to_text(found)
+
+
+def test_an_error_that_is_never_reached_has_no_time() -> None:
+    assert seconds_to([fitted(0.5, 0.4)], 0.1) is None
+    assert seconds_to([fitted(0.5, 0.1), fitted(0.5, 0.2)], 0.15) == 2.0 + 2.0

@@ -29,6 +29,7 @@ from driple.contracts.rundir import replacing
 from driple.inspector.config import InspectorConfig
 from driple.inspector.inspector import Inspector
 from driple.inspector.network import Network
+from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 
 SCHEMA = "inspector"
@@ -38,7 +39,7 @@ REPORTS = ("report.md", "report.json", "errors.csv", "predictions.csv", "errors.
 
 _KEYS = (
     *("schema", "schema_version", "setting", "role", "split", "seed", "provenance", "config", "features", "scalers"),
-    *("targets", "weights", "weights_sha256", "networks", "layer_split", "dataset_sha256", "calibration"),
+    *("targets", "plains", "weights", "weights_sha256", "networks", "layer_split", "dataset_sha256", "calibration"),
     *("transferred_from", "training", "versions"),
 )
 
@@ -128,6 +129,7 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
         config=config,
         preparation=preparation,
         networks=networks,
+        plains=_plains(value["plains"], len(networks), config),
         provenance=value["provenance"],
         dataset_sha256=value["dataset_sha256"],
         calibration=None if calibration is None else tuple(float(one) for one in calibration),
@@ -135,6 +137,14 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
         training=value["training"],
         versions=value["versions"],
     )
+
+
+def _plains(value: Any, networks: int, config: InspectorConfig) -> tuple[Plain, ...] | None:
+    if value is None and not config.network.plain:
+        return None
+    if not config.network.plain or not isinstance(value, list) or len(value) != networks:
+        raise BadInput("plains: expected a plain model for each network that adds to one")
+    return tuple(from_plain(Plain, one, f"plains[{place}]") for place, one in enumerate(value))
 
 
 def _networks(
@@ -169,8 +179,8 @@ def _networks(
 
 def new_network(config: InspectorConfig, preparation: Preparation, split: float | None = None) -> Any:
     """A network for these inputs, with first weights."""
-    names, facts = preparation.featuriser.names, preparation.facts
-    return Network(config.network, len(names), len(facts), len(COLUMNS), split=split)
+    facts = len(preparation.facts) + (len(COLUMNS) if config.network.plain else 0)
+    return Network(config.network, len(preparation.featuriser.names), facts, len(COLUMNS), split=split)
 
 
 def fill(network: Any, state: Mapping[str, Any], what: str) -> None:

@@ -47,13 +47,13 @@ class NetworkConfig:
     """Linear layers from readout to targets."""
     facts: bool = True
     """The MLP sees the facts of the workload beside the readout."""
-    linear: bool = True
-    """A straight path from the facts to the targets, beside the network."""
+    plain: bool = True
+    """The network adds to what a plain model says (plain.py), and begins by adding nothing."""
     output: str = "linear"
     """Activation of the targets: `linear`, or `leaky` as published."""
     start: str = "usual"
     """First weights: as torch draws them, or as `published`."""
-    dropout: float = 0.0
+    dropout: float = 0.3
     """Share of the MLP's hidden units that are dropped in training."""
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class NetworkConfig:
             raise BadInput(f"dropout: expected 0 or more and less than 1, got {self.dropout}")
         if not self.depth.isdigit() and (not self.shared or self.jump):
             raise BadInput(
-                f"depth {self.depth!r} depends on the graph: its layers share weights and have no jumps (or say a number)"
+                f"depth {self.depth!r} depends on the graph: layers then share weights and have no jumps; or a number"
             )
 
 
@@ -77,8 +77,8 @@ class NetworkConfig:
 class TrainingConfig:
     """The loop."""
 
-    learning_rate: float = 3e-3
-    weight_decay: float = 1e-4
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
     """As `decoupled` says: of AdamW, or added to the gradient as in plain Adam."""
     decoupled: bool = True
     batch_size: int = 32
@@ -86,7 +86,7 @@ class TrainingConfig:
     """Batches in a new order every epoch, or always in the order of the dataset."""
     epochs: int = 300
     """At most."""
-    patience: int = 60
+    patience: int = 40
     """Epochs without a better validation error before the loop ends."""
     watch: str = "nrmse"
     """Validation error that decides what is best: `nrmse` in the targets' own units, or `loss`."""
@@ -152,9 +152,10 @@ PRESETS: dict[str, InspectorConfig] = {
             hidden=64,
             mlp_layers=3,
             facts=False,
-            linear=False,
+            plain=False,
             output="leaky",
             start="published",
+            dropout=0.0,
         ),
         training=TrainingConfig(
             learning_rate=3e-3,

@@ -14,7 +14,8 @@ from driple.contracts.metrics import COLUMNS
 from driple.inspector.config import InspectorConfig
 from driple.inspector.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.executions.choice import choose
-from driple.inspector.prepare import Preparation
+from driple.inspector.plain import Plain
+from driple.inspector.prepare import Preparation, Prepared
 
 FloatArray: TypeAlias = NDArray[np.float64]
 AT_ONCE = 64
@@ -32,6 +33,8 @@ class Inspector:
     config: InspectorConfig
     preparation: Preparation
     networks: tuple[Any, ...] = field(repr=False)
+    plains: tuple[Plain, ...] | None = field(repr=False)
+    """The plain model that each network adds to; None where they add to none."""
     provenance: str
     """Of its training rows: `measured`, `simulated` or `published`."""
     dataset_sha256: str
@@ -75,12 +78,20 @@ class Inspector:
         rows = self.preparation.apply(examples)
         build = choose(execution, rows.sizes())
         device = str(next(self.networks[0].parameters()).device)
-        found: list[list[Any]] = [[] for _ in self.networks]
         with torch.inference_mode():
-            for batch in rows.batches(range(len(rows)), AT_ONCE, build, device):
-                for network, outputs in zip(self.networks, found, strict=True):
-                    outputs.append(network(batch.graphs, batch.facts).cpu())
-        return torch.stack([torch.cat(outputs) for outputs in found])
+            facts = [self._facts(rows, member).to(device) for member in range(len(self.networks))]
+            found: list[list[Any]] = [[] for _ in self.networks]
+            for number, batch in enumerate(rows.batches(range(len(rows)), AT_ONCE, build, device)):
+                part = slice(number * AT_ONCE, (number + 1) * AT_ONCE)
+                for network, known, outputs in zip(self.networks, facts, found, strict=True):
+                    outputs.append(network(batch.graphs, known[part]).cpu())
+            return torch.stack([torch.cat(outputs) for outputs in found])
+
+    def _facts(self, rows: Prepared, member: int) -> Any:
+        if self.plains is None:
+            return rows.facts
+        scales = self.preparation.facts, self.preparation.targets
+        return rows.with_plain(self.plains[member].predict(rows.raw_facts, *scales)).facts
 
 
 def spread_of(preparation: Preparation, outputs: Any) -> FloatArray | None:

@@ -21,6 +21,7 @@ from driple.inspector.config import InspectorConfig
 from driple.inspector.examples import Examples, enough
 from driple.inspector.features import Featuriser
 from driple.inspector.inspector import Inspector
+from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 from driple.inspector.seeds import seed_of
 from driple.inspector.start import Transfer, same_network, start
@@ -88,14 +89,16 @@ def train_inspector(
     rows = preparation.apply(train), preparation.apply(val)
     fits: list[Fitted] = []
     networks: list[Any] = []
+    plains: list[Plain | None] = []
     interrupted = False
     for member in range(config.ensemble):
         about = _fingerprint(examples, config, split, seed, member, transfer)
         try:
-            learner = start(member, config, preparation, rows, split, seed, execution, transfer)
+            begun = start(member, config, preparation, rows, split, seed, transfer)
             fitted = fit(
-                learner,
-                *rows,
+                begun.learner,
+                begun.train,
+                begun.val,
                 config.training,
                 preparation,
                 seed=seed_of(seed, member),
@@ -112,7 +115,8 @@ def train_inspector(
             interrupted = True
             break
         fits.append(fitted)
-        networks.append(learner.network)
+        networks.append(begun.learner.network)
+        plains.append(begun.plain)
         if fitted.interrupted:
             interrupted = True
             break
@@ -124,6 +128,7 @@ def train_inspector(
         config=config,
         preparation=preparation,
         networks=tuple(networks),
+        plains=tuple(plain for plain in plains if plain is not None) or None,
         provenance=examples.provenance,
         dataset_sha256=examples.sha256,
         transferred_from=None if transfer is None else transfer.to_plain(),

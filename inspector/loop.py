@@ -19,7 +19,7 @@ from driple.inspector.config import TrainingConfig
 from driple.inspector.executions.choice import choose
 from driple.inspector.learner import Learner
 from driple.inspector.prepare import Batch, Preparation, Prepared
-from driple.inspector.scores import scores
+from driple.inspector.scores import nrmse_within, ranges_of
 from driple.inspector.seeds import seed_of
 from driple.inspector.state import TrainingState
 
@@ -54,6 +54,7 @@ class Loop:
         self._optimiser = make(self._parameters, lr=training.learning_rate, weight_decay=training.weight_decay)
         self._kept: list[tuple[Batch, Any]] | None = None
         self._val_batches: list[tuple[Batch, Any]] | None = None
+        self._ranges = ranges_of(train.truth, val.truth)
         self.diverged = False
         # Replaced as a whole: an interrupt finds the epoch before or this one, never a mixture.
         self.at = TrainingState(fingerprint, [], 0, math.inf, 0.0, {}, {}, {})
@@ -158,8 +159,8 @@ class Loop:
         loss = _loss(outputs, self._val)
         if not math.isfinite(loss):
             return loss, math.inf
-        nrmse = scores(self._val.truth, self._preparation.values(outputs)).overall.nrmse
-        # Where every validation target is constant there is no range to divide by.
+        nrmse = nrmse_within(self._val.truth, self._preparation.values(outputs), self._ranges)
+        # Where every target is constant there is no range to divide by.
         return loss, math.sqrt(loss) if nrmse is None else nrmse
 
     def _outputs(self, batches: Iterable[tuple[Batch, Any]]) -> Any:

@@ -40,7 +40,7 @@ class Network(nn.Module):  # type: ignore[misc]
         Args:
             config: every choice.
             node_features: of each node.
-            facts: of each workload; used where the config says so.
+            facts: of each workload, used where the config says so; with a plain model its predictions are the last.
             outputs: targets.
             split: share of each graph's layers after which the rest have weights of their own, though the config may
                 say that they are shared. Transfer needs it, to tune the rest apart.
@@ -51,6 +51,8 @@ class Network(nn.Module):  # type: ignore[misc]
         super().__init__()
         if split is not None and not 0 < split < 1:
             raise BadInput(f"split: expected a share between 0 and 1, got {split}")
+        if config.plain and facts < outputs:
+            raise BadInput(f"a plain model says {outputs} targets, and there are only {facts} facts")
         self.config = config
         self.node_features = node_features
         self.facts = facts
@@ -72,9 +74,11 @@ class Network(nn.Module):  # type: ignore[misc]
         width = self.readout.outputs + (facts if config.facts else 0)
         sizes = [width, *[hidden] * (config.mlp_layers - 1), outputs]
         self.mlp = nn.ModuleList(nn.Linear(*pair) for pair in zip(sizes, sizes[1:], strict=False))
-        self.straight = nn.Linear(facts, outputs) if config.linear and facts else None
         if config.start == "published":
             _draw_as_published(self.mlp)
+        if config.plain:
+            nn.init.zeros_(self.mlp[-1].weight)
+            nn.init.zeros_(self.mlp[-1].bias)
 
     def _sizes(self, fixed: int | None) -> list[tuple[int, int]]:
         """Inputs and outputs of the layers that have weights of their own."""
@@ -151,7 +155,10 @@ class Network(nn.Module):  # type: ignore[misc]
         x = self.mlp[-1](x)
         if self.config.output == "leaky":
             x = leaky_relu(x, 0.01)
-        return x if self.straight is None else x + self.straight(facts)
+        if self.config.plain:
+            assert facts is not None
+            x = x + facts[:, -self.outputs :]
+        return x
 
 
 def _layers_before(layers: int, share: float) -> int:

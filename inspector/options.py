@@ -14,7 +14,7 @@ from driple.inspector.config import InspectorConfig, changed, preset
 TUNE_PARTS = ("half", "mlp", "gru", "all")
 
 NETWORK = (
-    *("layer", "gru", "depth", "shared", "jump", "readout", "readout_steps", "hidden", "mlp_layers", "facts", "linear"),
+    *("layer", "gru", "depth", "shared", "jump", "readout", "readout_steps", "hidden", "mlp_layers", "facts", "plain"),
     *("activation", "start", "dropout"),
 )
 INPUTS = ("grouping", "features", "feature_scale", "target_scale")
@@ -99,9 +99,7 @@ def _network(group: Any) -> None:
     group.add_argument("--hidden", type=int, metavar="N", help="size of a node's state")
     group.add_argument("--mlp-layers", type=int, metavar="N", help="from readout to targets")
     group.add_argument("--facts", action=flag, help="the MLP sees the facts of the workload")
-    group.add_argument(
-        "--linear", action=flag, help="a straight path from facts to targets, begun as a ridge regression"
-    )
+    group.add_argument("--plain", action=flag, help="the network adds to what a plain model of the facts says")
     group.add_argument("--activation", choices=("linear", "leaky"), help="of the outputs")
     group.add_argument("--start", choices=choices.STARTS, help="first weights")
     group.add_argument("--dropout", type=float, metavar="SHARE")

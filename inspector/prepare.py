@@ -58,9 +58,16 @@ class Prepared:
     """[n, 12], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
     """Of the models."""
+    raw_facts: FloatArray
+    """[n, len(FACTS)], not scaled: what a plain model goes by."""
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def with_plain(self, said: FloatArray) -> Prepared:
+        """The same rows with what a plain model says of them [n, 12] as further facts."""
+        added = torch.as_tensor(said, dtype=torch.float32)
+        return dataclasses.replace(self, facts=torch.cat([self.facts, added], dim=1))
 
     def sizes(self) -> list[int]:
         """Nodes of each graph."""
@@ -125,17 +132,19 @@ class Preparation:
                 sample = self.featuriser.sample(item.graph)
                 scaled = torch.as_tensor(self.features.transform(sample.features), dtype=torch.float32)
                 tensors[id(item.graph)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
+        raw_facts = facts_table(items)
         truth = np.where(self.usable, np.array([item.targets for item in items]), np.nan)
         known = ~np.isnan(truth)
         targets = np.where(known, self.targets.transform(truth), 0.0)
         return Prepared(
             features=[tensors[id(item.graph)][0] for item in items],
             edges=[tensors[id(item.graph)][1] for item in items],
-            facts=torch.as_tensor(np.clip(self.facts.transform(facts_table(items)), -FAR, FAR), dtype=torch.float32),
+            facts=torch.as_tensor(np.clip(self.facts.transform(raw_facts), -FAR, FAR), dtype=torch.float32),
             targets=torch.as_tensor(targets, dtype=torch.float32),
             mask=torch.as_tensor(known, dtype=torch.float32),
             truth=truth,
             families=tuple(item.workload.get("family") for item in items),
+            raw_facts=raw_facts,
         )
 
     def values(self, outputs: Any) -> FloatArray:

@@ -79,6 +79,32 @@ def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Scores
     return Scores(targets=dict(zip(COLUMNS, found, strict=True)), resources=by_resource, overall=mean_of(found))
 
 
+def nrmse_within(
+    truth: NDArray[np.float64], predicted: NDArray[np.float64], ranges: NDArray[np.float64]
+) -> float | None:
+    """Mean over targets of RMSE / range, where ranges [12] are those of more rows than these; None without any.
+
+    For rows that decide something while training: a few of them may hardly differ in a target, and their own range
+    would let that target alone decide.
+    """
+    known = ~np.isnan(truth) & ~np.isnan(predicted)
+    squares = np.where(known, predicted - truth, 0.0) ** 2
+    used = known.any(axis=0) & (ranges > 0)
+    if not used.any():
+        return None
+    errors = np.sqrt(squares.sum(axis=0)[used] / known.sum(axis=0)[used])
+    return float((errors / ranges[used]).mean())
+
+
+def ranges_of(*truths: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[12]: greatest minus least value of each target over all rows; 0 where there is none."""
+    rows = np.concatenate(truths)
+    known = ~np.isnan(rows)
+    highest = np.where(known, rows, -np.inf).max(axis=0, initial=-np.inf)
+    lowest = np.where(known, rows, np.inf).min(axis=0, initial=np.inf)
+    return np.where(known.any(axis=0), highest - lowest, 0.0)
+
+
 def mean_of(parts: Iterable[Score]) -> Score:
     """The mean of several scores, each with the same weight; what is None in one does not count there."""
     kept = list(parts)

@@ -1,19 +1,19 @@
-"""First weights of a network: drawn, and set to a plain model; or those that were learned elsewhere."""
+"""Where a training begins: a plain model, and a network that adds nothing to it or what was learned elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from driple.contracts.errors import BadInput
 from driple.contracts.plain import to_plain
 from driple.inspector.checkpoint import fill, new_network
 from driple.inspector.config import InspectorConfig
-from driple.inspector.executions.choice import choose
 from driple.inspector.learner import Learner, Tuned, Whole
-from driple.inspector.plainstart import Rows, folds_of, plain_start
+from driple.inspector.plain import Plain, folds_of
 from driple.inspector.prepare import Preparation, Prepared
 from driple.inspector.seeds import repeatable, seed_of
 from driple.inspector.source import Source
@@ -21,7 +21,16 @@ from driple.inspector.transfer import prepare_transfer
 
 START = 3
 """What the random numbers of first weights are for."""
-AT_ONCE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A network of an ensemble, ready to learn."""
+
+    learner: Learner
+    plain: Plain | None
+    train: Prepared
+    val: Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +54,9 @@ def start(
     rows: tuple[Prepared, Prepared],
     split: str,
     seed: int,
-    execution: str,
     transfer: Transfer | None,
-) -> Learner:
-    """A network with its first weights.
+) -> Begun:
+    """A network with its first weights, and the rows as it sees them.
 
     Args:
         member: its number in the ensemble.
@@ -57,38 +65,37 @@ def start(
         rows: to train on, and to validate by.
         split: by which they were taken.
         seed: of what is drawn.
-        execution: how neighbours are summed.
         transfer: what was learned elsewhere.
     """
-    train, val = rows
-    names = train.families if split == "architecture" else (None,) * len(train)
-    folds = folds_of(names, len(train))
     with repeatable():
         torch.manual_seed(seed_of(seed, member, START))
+        plain = None
+        if config.network.plain:
+            plain, rows = _plain(member, preparation, rows, split)
         if transfer is None:
-            network = new_network(config, preparation)
-            if network.straight is not None:
-                # Networks of an ensemble must differ where they are unsure: each later one starts from its own draw.
-                drawn = torch.randint(len(train), (len(train),)) if member else torch.arange(len(train))
-                own = Rows.of(train.facts[drawn], train.targets[drawn], train.mask[drawn])
-                plain_start(network, own, folds[drawn.numpy()], Rows.of(val.facts, val.targets, val.mask))
-            return Whole(network)
+            return Begun(Whole(new_network(config, preparation)), plain, *rows)
         source = transfer.source
         network = new_network(config, preparation, split=source.layer_split)
         fill(network, source.states[member % len(source.states)], "the weights to start from")
-        if network.straight is not None:
-            left = [Rows.of(part.facts, part.targets - _outputs(network, part, execution), part.mask) for part in rows]
-            plain_start(network, left[0], folds, left[1], fresh=False)
-        return Tuned(prepare_transfer(network, transfer.tune, transfer.ratio))
+        return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
 
 
-def _outputs(network: Any, rows: Prepared, execution: str) -> Any:
-    build = choose(execution, rows.sizes())
-    network.eval()
-    with torch.no_grad():
-        return torch.cat(
-            [network(batch.graphs, batch.facts) for batch in rows.batches(range(len(rows)), AT_ONCE, build)]
-        )
+def _plain(
+    member: int, preparation: Preparation, rows: tuple[Prepared, Prepared], split: str
+) -> tuple[Plain, tuple[Prepared, Prepared]]:
+    """The plain model of a network, and the rows with what it says of them.
+
+    Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
+    """
+    train, val = rows
+    count = len(train)
+    drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
+    folds = folds_of(train.families if split == "architecture" else (None,) * count, count)
+    scales = preparation.facts, preparation.targets
+    plain, held = Plain.fit(train.raw_facts[drawn], train.truth[drawn], folds[drawn], *scales)
+    said = plain.predict(train.raw_facts, *scales)
+    said[drawn] = held
+    return plain, (train.with_plain(said), val.with_plain(plain.predict(val.raw_facts, *scales)))
 
 
 def same_network(config: InspectorConfig, source: Source) -> None:

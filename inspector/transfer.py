@@ -8,7 +8,7 @@
 | tune | frozen | tuned |
 |---|---|---|
 | `half` | the first layers of each graph (a share: half), their cell | the other layers, their cell, readout, MLP |
-| `mlp` | all layers, cell, readout | MLP, straight path of the facts |
+| `mlp` | all layers, cell, readout | MLP |
 | `gru` | projection of the features, readout | all layers, cell, MLP |
 | `all` | nothing | all |
 

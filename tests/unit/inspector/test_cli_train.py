@@ -155,17 +155,17 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert train("--no-linear") == 0
+    assert train("--no-plain") == 0
     whole = work.weights_of(folder)
     capsys.readouterr()
     interrupt_at(monkeypatch, 2)
-    assert train("--no-linear") == 130
+    assert train("--no-plain") == 130
     printed = capsys.readouterr()
     assert printed.out == "" and "--resume goes on" in printed.err
     assert load(folder).training["epochs"] == [2]
     assert not (folder / "report.md").exists()  # it was of another inspector
     monkeypatch.undo()
-    assert train("--no-linear", "--resume") == 0
+    assert train("--no-plain", "--resume") == 0
     assert work.weights_of(folder) == whole
     assert load(folder).training["epochs"] == [4]
 

@@ -27,9 +27,12 @@ needs_dgl = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="
 SIZES = (4, 9, 1, 14)
 PAPER = PRESETS["paper"].network
 PLANS = [
-    *[pytest.param(NetworkConfig(layer=name, hidden=8), id=name) for name in LAYERS],
-    *[pytest.param(NetworkConfig(readout=name, hidden=8, layer="gcn"), id=name) for name in READOUTS],
-    *[pytest.param(NetworkConfig(gru=name, hidden=8), id=f"gru-{name}") for name in GRUS],
+    *[pytest.param(NetworkConfig(layer=name, hidden=8, plain=False, dropout=0.0), id=name) for name in LAYERS],
+    *[
+        pytest.param(NetworkConfig(readout=name, hidden=8, layer="gcn", plain=False, dropout=0.0), id=name)
+        for name in READOUTS
+    ],
+    *[pytest.param(NetworkConfig(gru=name, hidden=8, plain=False, dropout=0.0), id=f"gru-{name}") for name in GRUS],
     pytest.param(PAPER, id="paper"),
 ]
 
@@ -156,11 +159,12 @@ def test_the_order_of_nodes_does_not_matter(config: NetworkConfig, batcher: Any)
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients_are_those_of_the_answers(name: str, batcher: Any) -> None:
     features, edges, facts = batch(dtype=torch.float64)
-    module = network(NetworkConfig(layer=name, hidden=4, depth="2"), torch.float64)
+    module = network(NetworkConfig(layer=name, hidden=8, depth="2", plain=False, dropout=0.0), torch.float64)
     graphs = batcher(features, edges)
     answer = module(graphs, facts)
     direction = [torch.ones_like(weight) for weight in module.parameters()]
     slope = sum((a * b).sum().item() for a, b in zip(gradients(module, answer), direction, strict=True))
+    assert slope != 0
     found = []
     for step in (1e-6, -1e-6):
         with torch.no_grad():

@@ -14,7 +14,7 @@ from driple.inspector.executions.dense import DenseGraphs, dense
 from driple.inspector.network import Network
 
 PAPER = PRESETS["paper"].network
-OURS = NetworkConfig(hidden=8)
+OURS = NetworkConfig(hidden=8, plain=False, dropout=0.0)
 
 
 def rings(*sizes: int) -> DenseGraphs:
@@ -94,7 +94,16 @@ def test_no_weight_is_without_use() -> None:
             for shared in (False, True):
                 for depth in ("1", "4"):
                     for split in (None, 0.5):
-                        config = NetworkConfig(hidden=4, gru=gru, layer=layer, shared=shared, depth=depth, jump=False)
+                        config = NetworkConfig(
+                            hidden=4,
+                            gru=gru,
+                            layer=layer,
+                            shared=shared,
+                            depth=depth,
+                            jump=False,
+                            plain=False,
+                            dropout=0.0,
+                        )
                         network = Network(config, 3, 2, split=split)
                         network(rings(5, 6), torch.rand(2, 2)).sum().backward()
                         unused = [name for name, weight in network.named_parameters() if weight.grad is None]
@@ -107,14 +116,23 @@ def test_features_wider_than_a_state_are_projected() -> None:
     assert network(rings(4), None).shape == (1, 12)
 
 
-def test_facts_reach_the_answer_by_both_paths() -> None:
+def test_a_network_begins_as_the_plain_model_it_adds_to() -> None:
+    graphs = rings(4, 4)
+    facts = torch.randn(2, 14)
+    network = Network(dataclasses.replace(OURS, plain=True), 3, 14)
+    assert torch.equal(network(graphs, facts), facts[:, 2:])
+    network.mlp[-1].reset_parameters()
+    assert not torch.allclose(network(graphs, facts), facts[:, 2:])
+    with pytest.raises(BadInput, match="only 2 facts"):
+        Network(dataclasses.replace(OURS, plain=True), 3, 2)
+
+
+def test_facts_reach_the_answer() -> None:
     graphs = rings(4, 4)
     facts = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
-    for by_mlp, by_line in ((True, False), (False, True), (True, True)):
-        network = Network(dataclasses.replace(OURS, facts=by_mlp, linear=by_line), 3, 2)
-        assert (network.straight is not None) == by_line
-        assert not torch.allclose(network(graphs, facts)[1], network(graphs, facts * 0)[1])
-    blind = Network(dataclasses.replace(OURS, facts=False, linear=False), 3, 2)
+    network = Network(OURS, 3, 2)
+    assert not torch.allclose(network(graphs, facts)[1], network(graphs, facts * 0)[1])
+    blind = Network(dataclasses.replace(OURS, facts=False, plain=False), 3, 2)
     assert torch.equal(blind(graphs, facts), blind(graphs, None))
 
 
@@ -144,4 +162,4 @@ def test_a_split_is_a_share(split: float) -> None:
 
 def test_a_depth_that_cannot_be_is_refused_when_the_network_is_made() -> None:
     with pytest.raises(BadInput, match="depth: unknown 'deep'"):
-        Network(NetworkConfig(depth="deep", shared=True, jump=False), 3, 0)
+        Network(NetworkConfig(depth="deep", shared=True, jump=False, plain=False), 3, 0)

@@ -15,7 +15,7 @@ from driple.inspector.network import Network
 from driple.inspector.transfer import TUNE, Transferred, prepare_transfer
 
 PAPER = dataclasses.replace(PRESETS["paper"].network, hidden=8)
-OURS = NetworkConfig(hidden=8, depth="4")
+OURS = NetworkConfig(hidden=8, depth="4", plain=False, dropout=0.0)
 CONFIGS = [
     pytest.param(PAPER, id="paper"),
     pytest.param(OURS, id="driple"),
@@ -92,10 +92,10 @@ def test_what_each_choice_tunes() -> None:
     }
     ours = {tune: parts(prepare_transfer(trained(OURS), tune).network) for tune in TUNE}
     assert ours == {
-        "half": {"layers", "late_cell", "readout", "mlp", "straight"},
-        "mlp": {"mlp", "straight"},
-        "gru": {"layers", "cell", "mlp", "straight"},
-        "all": {"project", "layers", "cell", "readout", "mlp", "straight"},
+        "half": {"layers", "late_cell", "readout", "mlp"},
+        "mlp": {"mlp"},
+        "gru": {"layers", "cell", "mlp"},
+        "all": {"project", "layers", "cell", "readout", "mlp"},
     }
 
 

@@ -27,7 +27,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 
 
 def run(examples: Examples, storage: Path, trials: int, **options: Any) -> tune.Best:
-    base = work.small(epochs=2, linear=False)
+    base = work.small(epochs=2, plain=False)
     return search(examples, base, trials, split="architecture", storage=storage, fixed=FEW, **options)
 
 

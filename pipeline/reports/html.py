@@ -1,0 +1,129 @@
+"""HTML that cannot be injected: whatever is not made here is text, and text is escaped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class Html(str):
+    """Markup that was made by `tag`, so it is not escaped again. A plain `str` always is."""
+
+    __slots__ = ()
+
+
+EMPTY = Html("")
+_WITHOUT_END = ("meta", "rect", "path", "line", "polyline")
+"""Elements that have no content here, of HTML and of SVG."""
+_LONG = 60
+"""A fact with more letters has a line of its own."""
+_TALL = 40
+"""A table with more rows scrolls up and down, too, and keeps its head in sight."""
+
+
+def tag(name: str, *children: object, **attributes: object) -> Html:
+    """An element.
+
+    Args:
+        name: of the element.
+        children: `Html` as it is, None not at all, everything else as text.
+        attributes: `class_` is `class`, `_` is `-`; None and False are left out, True stands without a value.
+    """
+    head = name
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        key = key.rstrip("_").replace("_", "-")
+        head += f" {key}" if value is True else f' {key}="{_escaped(str(value))}"'
+    if name in _WITHOUT_END:
+        return Html(f"<{head}/>")
+    return Html(f"<{head}>{join(children)}</{name}>")
+
+
+def join(parts: Iterable[object], between: object = EMPTY) -> Html:
+    """Several things in a row."""
+    return Html(_markup(between).join(_markup(part) for part in parts if part is not None))
+
+
+def _markup(part: object) -> str:
+    return part if isinstance(part, Html) else _escaped(str(part))
+
+
+def _escaped(text: str) -> str:
+    # Control characters and lone surrogates are no characters of a document: shown, not passed on.
+    shown = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+    return html.escape(shown, quote=True)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A table cell that is sorted by something else than by what it shows."""
+
+    shown: object
+    value: float | str | None = None
+    """A number; None goes last, whichever way it is sorted."""
+    strong: bool = False
+
+
+def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], *, sortable: bool = False) -> Html:
+    """A table with its headers; it scrolls by itself where the window is narrow.
+
+    Args:
+        caption: what it shows, also for those who do not see it.
+        head: a title for each column.
+        rows: cells; the first of each row is its header. Numbers and `Cell` with a number stand right.
+        sortable: clicking on the head of a column sorts by it.
+    """
+    if not rows:
+        return tag("p", f"{caption}: none.")
+    numeric = [
+        any(_is_number(row[i]) for row in rows) and all(_is_number(row[i]) or _is_blank(row[i]) for row in rows)
+        for i in range(len(head))
+    ]
+    titles = [
+        tag("th", tag("button", title, type="button") if sortable else title, scope="col", class_=number and "n")
+        for title, number in zip(head, numeric, strict=True)
+    ]
+    body = [
+        tag("tr", *(_cell(cell, header=i == 0, number=numeric[i], sortable=sortable) for i, cell in enumerate(row)))
+        for row in rows
+    ]
+    whole = tag(
+        "table",
+        tag("caption", caption),
+        tag("thead", tag("tr", *titles)),
+        tag("tbody", *body),
+        class_=sortable and "sortable",
+    )
+    tall = len(rows) > _TALL
+    return tag("div", whole, class_="scroll tall" if tall else "scroll", role="region", aria_label=caption, tabindex=0)
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> Html:
+    """Names and values, a line each; values that are None are left out."""
+    lines = [
+        tag("div", tag("dt", name), tag("dd", value), class_=len(str(value)) > _LONG and "long")
+        for name, value in pairs
+        if value is not None
+    ]
+    return tag("dl", *lines) if lines else EMPTY
+
+
+def _cell(cell: Any, *, header: bool, number: bool, sortable: bool) -> Html:
+    content = cell.shown if isinstance(cell, Cell) else "–" if cell is None else cell
+    if isinstance(cell, Cell) and cell.strong:
+        content = tag("strong", content)
+    by = cell.value if isinstance(cell, Cell) else cell if _is_number(cell) else None
+    options = {"class_": number and "n", "data_v": by if sortable else None}
+    return tag("th", content, scope="row", **options) if header else tag("td", content, **options)
+
+
+def _is_number(cell: Any) -> bool:
+    value = cell.value if isinstance(cell, Cell) else cell
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_blank(cell: Any) -> bool:
+    return cell is None or (isinstance(cell, Cell) and cell.value is None)

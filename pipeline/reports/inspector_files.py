@@ -1,0 +1,110 @@
+"""An inspector's folder as files: what training leaves there, as far as it can be read.
+
+Only files: this room does not import the inspector's, and a page needs no torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, shown
+from driple.contracts.plain import read_json_file
+from driple.pipeline.reports.curves import Curve, read_curves
+
+FILE = "inspector.json"
+SCHEMA, SCHEMA_VERSION = "inspector", 1
+Score = Mapping[str, Any]
+"""One row of errors.csv, of one side, predictor and target."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is in an inspector's folder, as far as it can be read."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    """inspector.json."""
+    report: Mapping[str, Any]
+    """report.json; empty where there is none."""
+    predictions: Sequence[Mapping[str, str]] = field(repr=False)
+    curves: Sequence[Curve] = field(repr=False)
+    faults: Sequence[str]
+
+    @property
+    def name(self) -> str:
+        """Setting, and role where it is not the usual one."""
+        role = self.about.get("role")
+        return str(self.about.get("setting")) + ("" if role == "worker" else f", {role}")
+
+
+def read_files(folder: Path) -> Files:
+    """Everything that can be read; what is missing or damaged beside inspector.json is a fault, not an error.
+
+    Raises:
+        BadInput: inspector.json is none of ours or cannot be read.
+    """
+    about = read_json_file(folder / FILE, _checked)
+    faults: list[str] = []
+    report: Mapping[str, Any] = {}
+    predictions: list[dict[str, str]] = []
+    try:
+        report = read_json_file(folder / "report.json", _mapping)
+    except BadInput as error:
+        faults.append(f"no errors: {str(error).replace(f'{folder}/', '')}; driple-train --evaluate writes them")
+    try:
+        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as stream:
+            predictions = list(csv.DictReader(stream))
+    except (OSError, ValueError, csv.Error) as error:
+        faults.append(f"no predictions: predictions.csv: {getattr(error, 'strerror', None) or 'not readable'}")
+    weights = str(about.get("weights"))
+    try:
+        if hashlib.sha256((folder / Path(weights).name).read_bytes()).hexdigest() != about.get("weights_sha256"):
+            faults.append(f"{weights} is not the file that was saved: its SHA-256 differs")
+    except OSError as error:
+        faults.append(f"no weights: {weights}: {error.strerror}")
+    return Files(folder, about, report, predictions, read_curves(folder), faults)
+
+
+def scores(report: Mapping[str, Any], side: str) -> dict[str, dict[str, Score]]:
+    """By predictor, then by target."""
+    found: dict[str, dict[str, Score]] = {}
+    errors = report.get("errors")
+    for row in errors if isinstance(errors, list) else []:
+        if isinstance(row, dict) and row.get("side") == side:
+            found.setdefault(str(row.get("predictor")), {})[str(row.get("target"))] = row
+    return found
+
+
+def part(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A value that is an object; an empty one where it is none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also one that is text; None of everything else."""
+    try:
+        found = None if value is None or isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if found is not None and math.isfinite(found) else None
+
+
+def _checked(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise BadInput("not an inspector of driple")
+    if value.get("schema_version") != SCHEMA_VERSION:
+        raise BadInput(f"schema version {shown(value.get('schema_version'))}, this release reads {SCHEMA_VERSION}")
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput("expected an object")
+    return value

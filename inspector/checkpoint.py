@@ -3,6 +3,7 @@
 inspectors/<setting>/            (of parameter servers: <setting>-ps)
     inspector.json               everything but the weights, and the name of the file that has them
     model-<hash>.safetensors     the weights of all its networks
+    training-rows.json           which workloads it learned from, so that a prediction can say how near they are
     report.md, report.json       errors beside those of the baselines; errors.csv, predictions.csv, *.png
     events/                      learning curves for TensorBoard
     training/                    states to go on from (--resume)

@@ -144,6 +144,7 @@ def _train(
     transfer: Transfer | None,
 ) -> int:
     from driple.inspector.checkpoint import save
+    from driple.inspector.trainingrows import TrainingRows, save_rows
 
     states = folder / "training"
     if not arguments.resume:
@@ -152,6 +153,7 @@ def _train(
         left.unlink()
     trained = _learn(arguments, folder, examples, config, transfer, states)
     save(folder, trained.inspector)
+    save_rows(folder, TrainingRows.of(examples, _split(arguments)))
     for number, fitted in enumerate(trained.fits):
         if fitted.diverged:
             print(f"network {number + 1}: errors were no numbers any more; the best before counts", file=sys.stderr)

@@ -127,31 +127,36 @@ def _comparison(pyplot: Any, answers: Sequence[Answer]) -> Any:
 
 def _panel(axis: Any, series: Sequence[Series], ticks: Sequence[str], across: str, of: Value) -> None:
     lines = across == "batch_size"
+    sizes = [value for _, members in series for value in (of(one)[0] for one in members) if value > 0]
+    wide = bool(sizes) and max(sizes) > SPAN * min(sizes)
     width = 0.8 / len(series)
-    every = []
     for number, (label, members) in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
         members = sorted(members, key=lambda one: ticks.index(coordinate(one, across)))
         offset = 0.0 if lines else (number - (len(series) - 1) / 2) * width
         x = [ticks.index(coordinate(one, across)) + offset for one in members]
         y, least, greatest = zip(*(of(one) for one in members), strict=True)
-        every += [value for value in y if value > 0]
         faces = ["white" if _far(one) else colour for one in members]
         if lines:
             axis.plot(x, y, color=colour, linewidth=1.6, label=label)
-            axis.scatter(x, y, s=34, c=faces, edgecolors=colour, linewidths=1.4, zorder=3)
+        if lines or wide:  # a bar has no honest foot on a logarithmic scale
+            axis.scatter(
+                x, y, s=40, c=faces, edgecolors=colour, linewidths=1.4, zorder=3, label=None if lines else label
+            )
         else:
             axis.bar(x, y, width * 0.92, label=label, color=faces, edgecolor=colour, linewidth=1.4)
-            for place, value in zip(x, y, strict=True):
-                if not math.isnan(value):
-                    axis.annotate(f" {figures(value)} ", (place, value), ha="center", va="bottom", fontsize=8)
         if least != greatest:
-            axis.vlines(x, least, greatest, color=colour if lines else "#f4a259", linewidth=1.2, zorder=2)
-    if every and max(every) > SPAN * min(every):
+            axis.vlines(x, least, greatest, color=colour if lines or wide else COLOURS[1], linewidth=1.4, zorder=2)
+        if not lines:
+            for place, value, top in zip(x, y, greatest, strict=True):
+                if not math.isnan(value):
+                    axis.annotate(
+                        figures(value), (place, top), (0, 5), textcoords="offset points", ha="center", fontsize=8
+                    )
+    axis.margins(x=0.12 if wide else 0.05, y=0.15)
+    if wide:
         axis.set_yscale("log")
-        axis.margins(y=0.12)
     else:
-        axis.margins(y=0.12)
         axis.set_ylim(bottom=0)
     axis.set_xticks(range(len(ticks)), ticks, fontsize=9)
     axis.set_xlabel("batch size of a worker" if lines else TITLES[across], fontsize=9)

@@ -22,7 +22,15 @@ from driple.inspector.cli_train import main
 from driple.inspector.progress import Progress
 
 SETTING = inspector_work.SETTING
-FILES = {"errors.csv", "errors.png", "inspector.json", "predictions.csv", "predictions.png", "report.json", "report.md"}
+FILES = {
+    "errors.csv",
+    "errors.png",
+    "inspector.json",
+    "predictions.csv",
+    "predictions.png",
+    "report.json",
+    "report.md",
+} | {"training-rows.json"}
 
 
 PICTURES = cli_train._pictures

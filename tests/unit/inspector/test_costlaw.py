@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
@@ -61,7 +62,7 @@ def test_rates_are_never_negative() -> None:
 def test_a_row_is_judged_without_its_own_fold() -> None:
     facts = workloads(60, 1000)
     values = truth(facts)
-    folds = np.arange(60) % 5
+    folds: NDArray[np.int64] = np.arange(60) % 5
     changed = values.copy()
     changed[folds == 2, COMPUTE] *= 10
     held, other = (CostLaw.fit(facts, each, folds)[1] for each in (values, changed))

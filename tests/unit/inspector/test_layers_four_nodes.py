@@ -107,7 +107,7 @@ def test_mpnn(graphs: Graphs) -> None:
 
 
 def test_pna(graphs: Graphs) -> None:
-    found = {"mean": [2, 2.5, 2, 0], "max": [2, 4, 2, 0], "min": [2, 1, 2, 0]}
+    found: dict[str, list[float]] = {"mean": [2, 2.5, 2, 0], "max": [2, 4, 2, 0], "min": [2, 1, 2, 0]}
     least = math.sqrt(1e-4)
     found["deviation"] = [least, math.sqrt(1.5**2 + 1e-4), least, 0]
     strength = [math.log(1 + degree) / math.log(5) for degree in (1, 2, 1)] + [1.0]

@@ -16,7 +16,6 @@ from torch import Tensor
 from driple.contracts.errors import DripleError, UnknownName
 from driple.inspector.config import GRUS, LAYERS, PRESETS, READOUTS, NetworkConfig
 from driple.inspector.executions import choice
-from driple.inspector.executions import sparse as sparse_module
 from driple.inspector.executions.dense import dense
 from driple.inspector.executions.sparse import sparse
 from driple.inspector.layers.table import layer
@@ -221,7 +220,7 @@ def test_without_dgl_auto_is_dense_and_dgl_says_what_to_do(monkeypatch: pytest.M
 
     monkeypatch.setattr(choice, "has_dgl", lambda: False)
     assert choice.choose("auto", [1000]) is dense
-    monkeypatch.setattr(sparse_module.importlib, "import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     features, edges, _ = batch()
     with pytest.raises(DripleError, match="--execution dense"):
         sparse(features, edges)

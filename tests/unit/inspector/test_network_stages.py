@@ -55,6 +55,7 @@ def test_jumps_show_the_readout_every_state(gru: str) -> None:
     graphs = rings(5, 5)
     state = network.encode(graphs)
     assert state.shape == (2, 5, 3 * 8)
+    assert network.project is not None
     assert torch.equal(state[..., :8], network.project(graphs.features))
     shallow = network.encode(graphs, stop=0.5)
     assert torch.equal(state[..., :16], shallow)
@@ -64,6 +65,7 @@ def test_depth_follows_each_graph() -> None:
     torch.manual_seed(0)
     config = dataclasses.replace(PAPER, depth="N", hidden=8)
     network = Network(config, 3, 0)
+    assert network.cell is not None
     graphs = rings(2, 6)
     x = graphs.features
     states = []

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
 import training_work as work
+from safetensors import safe_open
 
 from driple.contracts.errors import BadInput
 from driple.inspector.checkpoint import load, save
@@ -75,7 +75,9 @@ def test_what_is_frozen_stays_and_the_rest_is_tuned(
     assert len(after) == 4
     # Of the last epoch: the best may be the one before the first, which is the source's.
     with safe_open(str(tmp_path / "states/member-0.safetensors"), framework="pt") as stream:
-        state = {key.partition(".")[2]: stream.get_tensor(key) for key in stream.keys() if key.startswith("network.")}
+        state = {
+            key.partition(".")[2]: stream.get_tensor(key) for key in list(stream.keys()) if key.startswith("network.")
+        }
     frozen = {"half": "layers.0.", "mlp": "readout.", "gru": "project.", "all": ""}[tune]
     if frozen:
         names = [name for name in before if name.startswith(frozen)]

@@ -108,6 +108,7 @@ def test_the_ratio_says_which_layers_are_frozen(ratio: float, first: int) -> Non
 
 def test_the_split_follows_each_graph_of_a_shared_network() -> None:
     network = prepare_transfer(trained(PAPER), "half").network
+    assert network.cell is not None and network.late_cell is not None and network.late_layer is not None
     batch = graphs()
     with torch.no_grad():
         for weight in network.late_layer.parameters():

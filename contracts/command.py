@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, NoReturn, Optional, Sequence
+from typing import Any, NoReturn
 
-from driple.contracts.errors import NotInThisVersion
 from driple.contracts.guard import Main, command, printable
 
-__all__ = ["CommandParser", "Main", "command", "planned_command", "printable"]
+__all__ = ["CommandParser", "Main", "command", "printable"]
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -48,15 +47,3 @@ class _Version(argparse.Action):
 
         print(f"{parser.prog} {version('driple')}")
         parser.exit()
-
-
-def planned_command(prog: str, description: str, example: str) -> Main:
-    """A command that has its name and its help and is not built yet: it says so and ends with 2."""
-    state = f"Not in this version: {prog} is planned, and CHANGELOG.md will say when it lands."
-
-    def main(argv: Optional[Sequence[str]] = None) -> int:
-        parser = CommandParser(prog=prog, description=f"{description}\n\n{state}", example=example)
-        parser.parse_known_args(argv)
-        raise NotInThisVersion(f"{prog}: error: not in this version yet; see CHANGELOG.md for what is")
-
-    return command(main)

@@ -4,8 +4,7 @@
     |-- BadInput               2   what the user gave cannot be used; nothing was started
     |   |-- UnknownName        2   a name that is not in a closed list; shows the nearest and the rest
     |   |-- BadSetting         2   a setting text that does not follow the grammar
-    |   |-- FileFaults         2   every fault of one file, each with its place
-    |   `-- NotInThisVersion   2   a command or option that is planned and not built
+    |   `-- FileFaults         2   every fault of one file, each with its place
     `-- RunFailed              1   something that was started did not end well
         |-- CorruptRun         1   a run directory that cannot be read
         `-- HostError          1   a host did not do its part
@@ -95,10 +94,6 @@ class FileFaults(BadInput):
 
     def lines(self) -> Sequence[str]:
         return [str(fault) for fault in self.faults]
-
-
-class NotInThisVersion(BadInput):
-    """A planned command or option that this version does not have."""
 
 
 class RunFailed(DripleError):

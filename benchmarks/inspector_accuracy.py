@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--paper-epochs", type=int, default=60)
     parser.add_argument("--transfer", nargs=2, metavar=("FROM", "TO"), help="two settings")
+    parser.add_argument("--transfer-seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", type=Path, help="the document")
     arguments = parser.parse_args(argv)
@@ -175,19 +176,19 @@ def _transferred(arguments: argparse.Namespace) -> list[str]:
     ]
     known = contestants(arguments.paper_epochs)
     for name in ("driple", "driple: network only", "paper"):
-        config = known[name]
-        for tune in ("half", "mlp"):
-            rows: list[dict[str, Any]] = []
-            for seed in range(arguments.seeds):
-                learned = train_inspector(source, config, seed=seed)
-                with tempfile.TemporaryDirectory() as folder:
-                    save(Path(folder) / source.setting, learned.inspector)
-                    start = find_source(source.setting, Path(folder), target.setting, "worker")
-                scratch = train_inspector(target, config, seed=seed)
+        found: dict[str, list[dict[str, Any]]] = {"half": [], "mlp": []}
+        for seed in range(arguments.transfer_seeds):
+            learned = train_inspector(source, known[name], seed=seed)
+            with tempfile.TemporaryDirectory() as folder:
+                save(Path(folder) / source.setting, learned.inspector)
+                start = find_source(source.setting, Path(folder), target.setting, "worker")
+            scratch = train_inspector(target, known[name], seed=seed)
+            for tune, rows in found.items():
                 moved = train_inspector(target, start.config, seed=seed, transfer=Transfer(source=start, tune=tune))
                 nrmse = [_scored(test, one.inspector.predict(test)[0], 0.0).nrmse for one in (scratch, moved)]
                 rows.append({**compare(moved.fits, scratch.fits), "nrmse": nrmse})
                 print(f"transfer {name} {tune} seed {seed}: {rows[-1]}", file=sys.stderr, flush=True)
+        for tune, rows in found.items():
             faster = [row["times_faster"] for row in rows if row["times_faster"] is not None]
             lines.append(
                 f"| {name} | {tune} | {_median(faster)} | {_median([row['scratch_seconds'] for row in rows])} "

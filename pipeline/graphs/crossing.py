@@ -1,11 +1,14 @@
 """What a worker receives from the other tasks of its job in a step, and what it sends them, as the graph says it.
 
 A tensor that several ops of the worker take comes once, as the runtime does it. Collective ops name no partner: what
-they put out counts both ways. Where nothing is said of other tasks, as in a graph for one machine, nothing is known.
+they put out counts both ways. A graph for one machine names no other task: of such a graph it is what would cross if
+its variables were on servers, every variable that a step reads, and back every one that it updates. A graph without
+variables says nothing.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -23,7 +26,7 @@ _COLLECTIVE = "Collective"
 def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> tuple[float, float]:
     """Bytes that the worker with these ops receives and sends in a step.
 
-    NaN twice where the graph says nothing of other tasks.
+    NaN twice where the graph says nothing of other tasks and has no variables.
     """
     known = {name: parse(name) for name in set(raw.devices)}
     tasks = {(known[raw.devices[op]].job, known[raw.devices[op]].task) for op in mine.tolist()}
@@ -31,7 +34,7 @@ def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> tuple[float, float]:
     elsewhere = np.array([name in others for name in raw.devices], dtype=bool)
     reduced = [op for op in mine.tolist() if raw.ops[op].startswith(_COLLECTIVE)]
     if not elsewhere.any() and not reduced:
-        return float("nan"), float("nan")
+        return _of_variables(raw)
     here: NDArray[np.bool_] = np.zeros(len(raw.ops), dtype=bool)
     here[mine] = True
     source, destination = raw.edges[:, 0], raw.edges[:, 1]
@@ -47,3 +50,31 @@ def _tensors(raw: RawGraph, edges: Iterable[int]) -> float:
     """Bytes of the tensors that go along these edges, each once."""
     found = {(int(raw.edges[edge, 0]), int(raw.edge_outputs[edge])) for edge in edges}
     return sum(raw.tensor_bytes(op, output) for op, output in found)
+
+
+_VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
+_READS = frozenset({"Identity", "ReadVariableOp"})
+_UPDATES = re.compile(r"(Resource)?(Sparse)?(Apply|Assign|Scatter)|(Is|Var).*Initialized|Destroy|Save|Restore")
+
+
+def _of_variables(raw: RawGraph) -> tuple[float, float]:
+    """Bytes of the variables that something other than an update reads, and of those among them that are updated."""
+    takers: dict[int, list[int]] = {}
+    for source, destination in raw.edges.tolist():
+        takers.setdefault(source, []).append(destination)
+    variables = [op for op, kind in enumerate(raw.ops) if kind in _VARIABLES]
+    if not variables:
+        return float("nan"), float("nan")
+    received = sent = 0.0
+    for variable in variables:
+        direct = takers.get(variable, [])
+        reads = [op for op in direct if raw.ops[op] in _READS]
+        users = [op for op in direct if op not in reads] + [user for op in reads for user in takers.get(op, [])]
+        used = [op for op in users if not _UPDATES.match(raw.ops[op])]
+        size = max([float(raw.bytes[variable]), *(float(raw.bytes[op]) for op in reads)])
+        if not size:  # a handle from which only parts are gathered
+            size = sum(float(raw.bytes[op]) for op in used)
+        if used:
+            received += size
+            sent += size if len(used) < len(users) else 0.0
+    return received, sent or received  # a graph without updates is of a step all the same

@@ -52,9 +52,23 @@ def test_of_an_op_with_several_outputs_only_what_crosses_counts(tmp_path: Path) 
     assert found == (0.0, 20.0)
 
 
-def test_a_graph_for_one_machine_says_nothing(tmp_path: Path) -> None:
+def test_a_graph_without_variables_says_nothing(tmp_path: Path) -> None:
     found = crossing(tmp_path, node("x", "Relu", '""'), node("y", "Relu", '""', "x"))
     assert all(map(math.isnan, found))
+
+
+def test_of_a_graph_for_one_machine_it_is_the_variables_that_a_step_reads_and_updates(tmp_path: Path) -> None:
+    found = crossing(
+        tmp_path,
+        node("w", "VariableV2", '""', shapes=((100,),)),
+        node("read", "Identity", '""', "w", shapes=((100,),)),
+        node("fixed", "VariableV2", '""', shapes=((10,),)),
+        node("fixed/read", "Identity", '""', "fixed", shapes=((10,),)),
+        node("slot", "VariableV2", '""', shapes=((100,),)),  # read by the update alone
+        node("y", "AddV2", '""', "read", "fixed/read", shapes=((100,),)),
+        node("update", "ApplyMomentum", '""', "w", "slot", "y", shapes=((100,),)),
+    )
+    assert found == (440.0, 400.0)
 
 
 def test_what_a_collective_puts_out_counts_both_ways(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 
 from driple.contracts.errors import BadInput, UnknownName
@@ -20,6 +21,9 @@ STARTS = ("published", "usual")
 EXECUTIONS = ("auto", "dense", "dgl")
 SPLITS = ("architecture", "random")
 ROLES = ("worker", "ps")
+MOST_HIDDEN = 4096
+MOST_LAYERS = 1000
+"""Beyond these a typing slip is likelier than a wish: nothing would come of it for hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +66,13 @@ class NetworkConfig:
         _one_of("readout", self.readout, READOUTS)
         _one_of("output", self.output, ("linear", "leaky"))
         _one_of("start", self.start, STARTS)
-        for name in ("hidden", "mlp_layers"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name, most in (("hidden", MOST_HIDDEN), ("mlp_layers", MOST_LAYERS)):
+            if not 1 <= getattr(self, name) <= most:
+                raise BadInput(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        for name in ("depth", "readout_steps"):
+            text = getattr(self, name)
+            if text.isdigit() and not 1 <= int(text) <= MOST_LAYERS:
+                raise BadInput(f"{name}: expected 1 to {MOST_LAYERS}, got {text}")
         if not 0 <= self.dropout < 1:
             raise BadInput(f"dropout: expected 0 or more and less than 1, got {self.dropout}")
         if not self.depth.isdigit() and (not self.shared or self.jump):
@@ -98,8 +106,11 @@ class TrainingConfig:
         for name in ("batch_size", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name}: expected at least 1, got {getattr(self, name)}")
-        if self.learning_rate <= 0:
-            raise BadInput(f"learning_rate: expected more than 0, got {self.learning_rate}")
+        if not 0 < self.learning_rate < math.inf:
+            raise BadInput(f"learning_rate: expected a number more than 0, got {self.learning_rate}")
+        for name in ("weight_decay", "clip"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"{name}: expected 0 or more, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

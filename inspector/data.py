@@ -80,6 +80,8 @@ def _find(datasets: Path, setting: str) -> Path:
     if path.exists():
         raise BadInput(f"{path}: not a regular file")
     folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder}: not a folder of datasets, and not one (its name would end in {SUFFIX})")
     known = sorted(found.stem for found in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
     there = f"{folder} has {', '.join(known)}" if known else f"{folder} has none" if folder.is_dir() else f"no {folder}"
     guess = nearest(setting, known, cutoff=0.8)

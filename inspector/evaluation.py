@@ -122,6 +122,10 @@ def evaluate(
     train, notes = examples.side(split, "train"), []
     if inspector.dataset_sha256 != examples.sha256:
         notes.append("the dataset has changed since the inspector was trained")
+    if inspector.plains is not None and not any(inspector.training.get("best_epochs", [1])):
+        notes.append(
+            "no network adds anything: on the validation rows none bettered the plain model, which answers alone"
+        )
     if split != inspector.split:
         notes.append(f"trained on the {inspector.split} split: only rows that are on its test side too are looked at")
     sides = {side: _unseen(inspector, examples.side(split, side), split) for side in SIDES}

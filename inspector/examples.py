@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.config import SPLITS
-from driple.pipeline.graph import FEATURES, OpGraph, Recipe, SizeBatches
+from driple.pipeline.graph import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
 SIDES = ("train", "val", "test")
 
@@ -133,7 +133,11 @@ class Examples:
         return np.array([item.targets for item in self.items], dtype=np.float64).reshape(-1, len(COLUMNS))
 
     def recipe(self, policy: str, seed: int = 0) -> Recipe:
-        """How graphs of this dataset are grouped; kept with the inspector that learns from it."""
+        """How graphs are grouped by what these examples show; kept with the inspector that learns from them."""
+        graphs = {id(item.graph): item.graph for item in self.items}.values()
+        ops = [graph for graph in graphs if isinstance(graph, OpGraph)]
+        if ops:
+            return recipe_of(ops, policy, seed)
         return Recipe(policy, dict(self.frequency), self.batches, seed)
 
 

@@ -24,7 +24,7 @@ from driple.inspector.inspector import Inspector
 from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 from driple.inspector.seeds import seed_of
-from driple.inspector.start import Transfer, same_network, start
+from driple.inspector.start import Transfer, same_network, same_rows, start
 from driple.inspector.train import Epoch, Fitted, fit
 
 MemberWatch = Callable[[int, Epoch], None]
@@ -82,6 +82,7 @@ def train_inspector(
     train, val = examples.side(split, "train"), examples.side(split, "val")
     if transfer is not None:
         same_network(config, transfer.source)
+        same_rows(examples, split, transfer.source)
     if transfer is not None and transfer.source.preparation is not None:
         preparation = transfer.source.preparation.for_targets_of(train)
     else:

@@ -162,8 +162,11 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 def _layers_before(layers: int, share: float) -> int:
-    """Layers in the first `share` of so many, rounded up; a whisker below is rounding error of the product."""
-    return math.ceil(layers * share - 1e-9)
+    """Layers in the first `share` of so many, rounded up; a whisker below is rounding error of the product.
+
+    However small the share, the first layer is in it: it is the one that takes features.
+    """
+    return max(1, math.ceil(layers * share - 1e-9)) if share > 0 else 0
 
 
 def _draw_as_published(mlp: nn.ModuleList) -> None:

@@ -23,6 +23,10 @@ TRAINING = (
 )
 
 
+MOST_THREADS = 256
+"""Far more than this ends in a crash of torch."""
+
+
 def parser() -> CommandParser:
     """All options."""
     made = CommandParser(
@@ -143,14 +147,17 @@ def config_of(base: InspectorConfig, made: dict[str, Any]) -> InspectorConfig:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Options that do not go together.
+    """Options that do not go together, or that no machine can follow.
 
     Raises:
         BadInput: such are given.
     """
+    if arguments.threads is not None and arguments.threads > MOST_THREADS:
+        raise BadInput(f"--threads: expected at most {MOST_THREADS}, got {arguments.threads}")
     if arguments.transfer_from is None:
         for name in ("tune_part", "transfer_ratio", "compare_scratch", "allow_other_setting"):
-            if getattr(arguments, name):
+            given = getattr(arguments, name)
+            if given is not None and given is not False:  # a ratio of 0 is given, too
                 raise BadInput(f"--{name.replace('_', '-')} goes with --transfer-from")
     elif arguments.tune:
         raise BadInput("--tune searches networks, and --transfer-from keeps its source's: give one of them")

@@ -51,7 +51,7 @@ class Plain:
     kinds: tuple[str | None, ...]
     """None for a target that is not predicted."""
     lines: tuple[Line | None, ...]
-    """Where the kind is `ridge`."""
+    """Where the kind is `ridge`, or `mean`: that one without weights."""
     law: CostLaw
     lowest: tuple[float, ...]
     """Of the training rows, scaled."""
@@ -64,7 +64,7 @@ class Plain:
         for kind, line in zip(self.kinds, self.lines, strict=True):
             if kind is not None and kind not in KINDS:
                 raise UnknownName("plain model", kind, KINDS)
-            if (kind == RIDGE) != (line is not None):
+            if (kind in (MEAN, RIDGE)) != (line is not None):
                 raise BadInput("plain model: a ridge without its weights, or weights without a ridge")
 
     def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler) -> FloatArray:
@@ -73,9 +73,13 @@ class Plain:
         by_law = np.nan_to_num(targets.transform(self.law.estimate(facts)), nan=0.0)
         found = np.zeros((len(facts), len(COLUMNS)))
         for place, (kind, line) in enumerate(zip(self.kinds, self.lines, strict=True)):
-            if kind is not None and kind != MEAN:
-                said = by_law[:, place] if line is None else seen @ np.asarray(line.weights) + line.bias
-                found[:, place] = _near(said, kind, place, self.lowest[place], self.highest[place])
+            if kind is None:
+                continue
+            if line is None:
+                said = by_law[:, place]
+            else:
+                said = line.bias + (seen @ np.asarray(line.weights) if line.weights else np.zeros(len(facts)))
+            found[:, place] = _near(said, kind, place, self.lowest[place], self.highest[place])
         return found
 
     @classmethod
@@ -106,13 +110,13 @@ class Plain:
             low, high = float(wanted[rows, place].min()), float(wanted[rows, place].max())
             lowest[place], highest[place] = low, high
             line, ridge_held = _ridge(seen, wanted[:, place], rows, folds)
-            # The scale has mean 0, so the mean says 0: of a held-out row as well, but for one row's share in it.
-            said = {MEAN: np.zeros(len(rows)), RIDGE: ridge_held, LAW: np.nan_to_num(law_said[:, place], nan=0.0)}
+            mean = float(wanted[rows, place].mean())
+            said = {MEAN: np.full(len(rows), mean), RIDGE: ridge_held, LAW: np.nan_to_num(law_said[:, place], nan=0.0)}
             said = {kind: _near(each, kind, place, low, high) for kind, each in said.items()}
             errors = {kind: float(((said[kind] - wanted[:, place])[rows] ** 2).mean()) for kind in KINDS}
             best = min(KINDS, key=errors.__getitem__)
             kinds.append(best)
-            lines.append(line if best == RIDGE else None)
+            lines.append({MEAN: Line((), mean), RIDGE: line, LAW: None}[best])
             held[:, place] = said[best]
         return cls(tuple(kinds), tuple(lines), law, tuple(map(float, lowest)), tuple(map(float, highest))), held
 

@@ -90,6 +90,7 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
         about={
             "from": found.setting,
             "role": found.role,
+            "split": found.split,
             "provenance": found.provenance,
             "dataset_sha256": found.dataset_sha256,
         },

@@ -12,6 +12,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.plain import to_plain
 from driple.inspector.checkpoint import fill, new_network
 from driple.inspector.config import InspectorConfig
+from driple.inspector.examples import Examples
 from driple.inspector.learner import Learner, Tuned, Whole
 from driple.inspector.plain import Plain, folds_of
 from driple.inspector.prepare import Preparation, Prepared
@@ -96,6 +97,20 @@ def _plain(
     said = plain.predict(train.raw_facts, *scales)
     said[drawn] = held
     return plain, (train.with_plain(said), val.with_plain(plain.predict(val.raw_facts, *scales)))
+
+
+def same_rows(examples: Examples, split: str, source: Source) -> None:
+    """Makes sure that what is learned is judged on rows that the source has not learned from.
+
+    Raises:
+        BadInput: the source learned from the same dataset by another split.
+    """
+    about = source.about
+    if about.get("dataset_sha256") == examples.sha256 and about.get("split") != split:
+        raise BadInput(
+            f"the inspector to start from learned from this very dataset by the {about['split']} split: rows of the "
+            f"{split} split's test side were among what it learned from; use --split {about['split']}"
+        )
 
 
 def same_network(config: InspectorConfig, source: Source) -> None:

@@ -110,7 +110,7 @@ def search(
 
         def watch(_: int, epoch: Epoch) -> None:
             if epoch.number % LOOKED_AT_EVERY == 0:
-                trial.report(epoch.best_nrmse, epoch.number)
+                trial.report(epoch.row["val_nrmse"], epoch.number)
                 if epoch.number >= GIVEN_UP_FROM and trial.should_prune():
                     raise optuna.TrialPruned
 
@@ -126,7 +126,8 @@ def search(
         )
         if found.interrupted:
             raise KeyboardInterrupt
-        return found.fits[0].best_nrmse
+        # Before the first epoch all trials are alike, if they add to a plain model: what is judged is what they learn.
+        return min(row["val_nrmse"] for row in found.fits[0].history[1:])
 
     def told(study: Any, trial: Any) -> None:
         if say is not None:
@@ -154,9 +155,7 @@ def _optuna() -> Any:
 def _study(optuna: Any, storage: Path, name: str, seed: int) -> Any:
     storage.parent.mkdir(parents=True, exist_ok=True)
     try:
-        study = optuna.create_study(
-            study_name=name, storage=f"sqlite:///{storage}", load_if_exists=True, direction="minimize"
-        )
+        study = optuna.create_study(study_name=name, storage=_url(storage), load_if_exists=True, direction="minimize")
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
     except Exception as error:  # whatever the database says of a file that is none
@@ -167,6 +166,13 @@ def _study(optuna: Any, storage: Path, name: str, seed: int) -> Any:
     study.sampler = optuna.samplers.TPESampler(seed=seed_of(seed, len(study.get_trials(deepcopy=False))))
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=GIVEN_UP_FROM)
     return study
+
+
+def _url(storage: Path) -> str:
+    """Of the database; whatever its path holds, it is the path and no part of a URL."""
+    from sqlalchemy.engine import URL
+
+    return URL.create("sqlite", database=str(storage)).render_as_string(hide_password=False)
 
 
 def _done(optuna: Any, study: Any) -> list[Any]:

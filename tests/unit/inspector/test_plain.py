@@ -51,12 +51,28 @@ def test_each_target_gets_the_model_that_suits_it() -> None:
     assert (held[:, 3:] == 0).all()
 
 
+def test_the_mean_is_that_of_the_scale_of_targets() -> None:
+    facts, values = rows()
+    values[:, FLAT] = np.random.default_rng(3).permutation(values[:, FLAT])
+    scale = FactScaler.fit(facts)
+    targets = TargetScaler.fit("max", values, ~np.isnan(values).all(axis=0))
+    plain, _ = Plain.fit(facts, values, np.arange(len(facts)) % 8, scale, targets)
+    mean = float(targets.transform(values)[:, FLAT].mean())
+    kept = dataclasses.replace(
+        plain,
+        kinds=(*plain.kinds[:2], "mean", *plain.kinds[3:]),
+        lines=(*plain.lines[:2], Line((), mean), *plain.lines[3:]),
+    )
+    said = targets.inverse(kept.predict(facts, scale, targets))
+    assert said[:, FLAT] == pytest.approx(np.full(len(facts), values[:, FLAT].mean()))
+
+
 def test_it_travels_as_plain_values() -> None:
     plain, _, scale, targets = fitted()
     again = from_plain(Plain, to_plain(plain))
     facts, _ = rows(seed=1)
     assert np.array_equal(again.predict(facts, scale, targets), plain.predict(facts, scale, targets))
-    with pytest.raises(BadInput, match="weights without a ridge"):
+    with pytest.raises(BadInput, match="a ridge without its weights"):
         dataclasses.replace(plain, lines=(Line((), 0.0), *plain.lines[1:]))
     with pytest.raises(BadInput, match="unknown plain model 'guess'"):
         dataclasses.replace(plain, kinds=("guess", *plain.kinds[1:]))

@@ -90,6 +90,11 @@ def test_what_is_frozen_stays_and_the_rest_is_tuned(
     assert torch.equal(torch.as_tensor(wanted).nan_to_num(), torch.as_tensor(read).nan_to_num())
 
 
+def test_a_source_that_learned_from_rows_it_would_be_judged_on_is_refused(examples: Examples, source: Source) -> None:
+    with pytest.raises(BadInput, match="use --split architecture"):
+        train_inspector(examples, source.config, split="random", transfer=Transfer(source=source))
+
+
 def test_a_transfer_goes_on_after_an_interrupt(examples: Examples, source: Source, tmp_path: Path) -> None:
     config = changed(source.config, ensemble=1, epochs=4, learning_rate=0.02)
     options: dict[str, Any] = {"transfer": Transfer(source=source)}

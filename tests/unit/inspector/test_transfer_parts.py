@@ -106,6 +106,12 @@ def test_the_ratio_says_which_layers_are_frozen(ratio: float, first: int) -> Non
     assert frozen == [k < first for k in range(4)]
 
 
+def test_however_small_the_share_the_layer_that_takes_features_is_in_it() -> None:
+    transferred = prepare_transfer(trained(PAPER), "half", 1e-12)
+    batch = graphs()
+    assert transferred(batch, transferred.cache(batch)).shape == (3, 12)
+
+
 def test_the_split_follows_each_graph_of_a_shared_network() -> None:
     network = prepare_transfer(trained(PAPER), "half").network
     assert network.cell is not None and network.late_cell is not None and network.late_layer is not None

@@ -149,9 +149,12 @@ def _fit_one(
 def _rates(work: FloatArray, values: FloatArray, penalty: float, special: FloatArray) -> FloatArray:
     from scipy.optimize import nnls
 
-    scale = np.maximum(work.max(axis=0), 1e-300)
-    relative = work / scale / values[:, None]
-    ridge = np.diag(penalty * special * np.sqrt(len(values)) * relative.mean(axis=0))
+    scale = work.max(axis=0)
+    there = scale > 0
+    relative = work[:, there] / scale[there] / values[:, None]
+    ridge = np.diag(penalty * special[there] * np.sqrt(len(values)) * relative.mean(axis=0))
     wanted = np.concatenate([np.ones(len(values)), np.zeros(len(ridge))])
     solved, _ = nnls(np.concatenate([relative, ridge]), wanted, maxiter=100 * len(wanted))
-    return np.asarray(solved / scale)
+    rates = np.zeros(work.shape[1])
+    rates[there] = solved / scale[there]
+    return rates

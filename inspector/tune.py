@@ -172,7 +172,7 @@ def _url(storage: Path) -> str:
     """Of the database; whatever its path holds, it is the path and no part of a URL."""
     from sqlalchemy.engine import URL
 
-    return URL.create("sqlite", database=str(storage)).render_as_string(hide_password=False)
+    return str(URL.create("sqlite", database=str(storage)).render_as_string(hide_password=False))
 
 
 def _done(optuna: Any, study: Any) -> list[Any]:

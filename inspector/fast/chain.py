@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from driple.inspector.executions.graphs import Graphs
 from driple.inspector.fast.native import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
-from driple.inspector.fast.tape import borrow, give_back
+from driple.inspector.fast.tape import borrow
+from driple.inspector.fast.taped import Taped
 from driple.inspector.layers.gcn import GcnLayer
 from driple.inspector.layers.gru import StateCell
 
@@ -47,7 +46,7 @@ def chain_by_kernel(
     batch = _Batch(kernels, x.shape, hidden, graphs.counts, steps)
     tensors = (x.contiguous(), graphs.normalised.contiguous(), *(w.contiguous() for w in weights))  # type: ignore[attr-defined]
     if records(x, *weights):
-        result: Tensor = _Chain.apply(batch, *tensors)
+        result: Tensor = Taped.apply(batch, *tensors)
         return result
     return batch.forward(tensors, None)
 
@@ -73,30 +72,12 @@ class _Batch:
         self.kernels.driple_chain_forward(*self.given, at(x), at(norm), pointers(weights), at(out), at(tape))
         return out
 
-    def backward(self, up: Tensor, tensors: Sequence[Tensor], tape: Tensor, dx: Tensor | None) -> list[Tensor]:
+    def backward(self, up: Tensor, tensors: Sequence[Tensor], tape: Tensor, wants_x: bool) -> list[Tensor | None]:
         up = up.contiguous()  # kept by a name until the call is over
-        _, norm, *weights = tensors
+        x, norm, *weights = tensors
+        dx = filled(x.shape, self.ragged) if wants_x else None
         found = [torch.empty_like(w) for w in weights]
         self.kernels.driple_chain_backward(
             *self.given, at(up), at(norm), pointers(weights), at(tape), at(dx), pointers(found)
         )
-        return found
-
-
-class _Chain(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, batch: _Batch, *tensors: Tensor) -> Tensor:
-        ctx.batch, ctx.tape = batch, batch.tape()
-        ctx.save_for_backward(*tensors)
-        return batch.forward(tensors, ctx.tape)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        tensors, tape, ctx.tape = ctx.saved_tensors, ctx.tape, None
-        if tape is None:
-            raise RuntimeError("a second backward pass through the same layers: compute them again first")
-        dx = filled(tensors[0].shape, ctx.batch.ragged) if ctx.needs_input_grad[1] else None
-        found = ctx.batch.backward(up, tensors, tape, dx)
-        give_back(tape)
-        return (None, dx, None, *found)
+        return [dx, None, *found]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from driple.inspector.executions.graphs import Graphs
 from driple.inspector.fast.native import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
 from driple.inspector.fast.tape import borrow, give_back
+from driple.inspector.fast.taped import Taped
 
 
 def set2set_by_kernel(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) -> Tensor | None:
@@ -27,7 +26,7 @@ def set2set_by_kernel(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Seque
     batch = _Batch(kernels, x.shape, graphs.counts, steps)
     tensors = (x.contiguous(), *(w.contiguous() for w in weights))
     if records(x, *weights):
-        result: Tensor = _Set2Set.apply(batch, *tensors)
+        result: Tensor = Taped.apply(batch, *tensors)
         return result
     tape = batch.tape()
     found = batch.forward(tensors, tape)
@@ -54,7 +53,7 @@ class _Batch:
         self.kernels.driple_set2set_forward(*self.given, at(x), pointers(weights), at(out), at(tape))
         return out
 
-    def backward(self, up: Tensor, tensors: Sequence[Tensor], tape: Tensor) -> list[Tensor]:
+    def backward(self, up: Tensor, tensors: Sequence[Tensor], tape: Tensor, wants_x: bool) -> list[Tensor | None]:
         up = up.contiguous()  # kept by a name until the call is over
         x, *weights = tensors
         dx = filled(x.shape, self.ragged)
@@ -63,21 +62,3 @@ class _Batch:
             *self.given, at(x), at(up), pointers(weights), at(tape), at(dx), pointers(found)
         )
         return [dx, *found]
-
-
-class _Set2Set(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, batch: _Batch, *tensors: Tensor) -> Tensor:
-        ctx.batch, ctx.tape = batch, batch.tape()
-        ctx.save_for_backward(*tensors)
-        return batch.forward(tensors, ctx.tape)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
-        tape, ctx.tape = ctx.tape, None
-        if tape is None:
-            raise RuntimeError("a second backward pass through the same readout: compute it again first")
-        found = ctx.batch.backward(up, ctx.saved_tensors, tape)
-        give_back(tape)
-        return (None, *found)

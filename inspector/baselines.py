@@ -10,14 +10,14 @@
 Ridge and trees learn logarithms of targets (scaling.py). What is free in them is chosen for each target by rows that
 they did not learn from, as an inspector's epoch is: the number of trees by the validation rows, the penalty by these
 and by leaving out a part of the training rows at a time. The parts are families of models if the validation rows are of
-other families, so that what is chosen for new families is tried on new families.
+other families, so that what is chosen for new families is tried on new families. With that choice made, they learn from
+the validation rows too, as the plain model of an inspector does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,10 @@ class _Known:
     facts: NDArray[np.float64]
     values: NDArray[np.float64]
     families: NDArray[np.object_]
+
+    def __add__(self, other: _Known) -> _Known:
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("facts", "values", "families"))
+        return _Known(*(np.concatenate(pair) for pair in pairs))
 
 
 def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) -> Predict:
@@ -129,7 +133,9 @@ def _ridge(train: _Known, val: _Known | None, seed: int) -> _Line:
         errors = ((_all_strengths(seen, values, columns(val.facts)) - val.values) ** 2).sum(axis=1)
         worth = worth + errors / max(errors.min(), _TINY)
     best = int(worth.argmin())
-    return lambda facts: _all_strengths(seen, values, columns(facts))[best]
+    both = train if val is None else train + val
+    known = columns(both.facts)
+    return lambda facts: _all_strengths(known, both.values, columns(facts))[best]
 
 
 def _parts(train: _Known, val: _Known | None) -> NDArray[Any]:
@@ -158,16 +164,19 @@ def _with_squares(facts: NDArray[np.float64]) -> NDArray[np.float64]:
 def _trees(train: _Known, val: _Known | None, seed: int) -> _Line:
     from sklearn.ensemble import GradientBoostingRegressor
 
-    grown = GradientBoostingRegressor(
-        n_estimators=_TREES[1], learning_rate=0.05, max_depth=3, subsample=0.7, random_state=seed
-    )
-    grown.fit(train.facts, train.values)
+    def grown(count: int, rows: _Known) -> Any:
+        trees = GradientBoostingRegressor(
+            n_estimators=count, learning_rate=0.05, max_depth=3, subsample=0.7, random_state=seed
+        )
+        return trees.fit(rows.facts, rows.values)
+
+    least, most = _TREES
+    first = grown(most, train)
     if val is None:
-        return lambda facts: np.asarray(grown.predict(facts))
-    errors = [_error(stage, val.values) for stage in grown.staged_predict(val.facts)]
-    least = _TREES[0] - 1
-    best = least + int(np.argmin(errors[least:]))
-    return lambda facts: np.asarray(next(islice(grown.staged_predict(facts), best, None)))
+        return lambda facts: np.asarray(first.predict(facts))
+    errors = [_error(stage, val.values) for stage in first.staged_predict(val.facts)]
+    again = grown(least + int(np.argmin(errors[least - 1 :])), train + val)
+    return lambda facts: np.asarray(again.predict(facts))
 
 
 def _error(predicted: NDArray[np.float64], true: NDArray[np.float64]) -> float:

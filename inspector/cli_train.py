@@ -151,7 +151,11 @@ def _train(
         shutil.rmtree(states, ignore_errors=True)
     for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
         left.unlink()
-    trained = _learn(arguments, folder, examples, config, transfer, states)
+    try:
+        trained = _learn(arguments, folder, examples, config, transfer, states)
+    except KeyboardInterrupt:
+        print("interrupted before the first epoch: nothing is written", file=sys.stderr)
+        raise
     save(folder, trained.inspector)
     save_rows(folder, TrainingRows.of(examples, _split(arguments)))
     for number, fitted in enumerate(trained.fits):

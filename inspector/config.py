@@ -53,6 +53,9 @@ class NetworkConfig:
     """The MLP sees the facts of the workload beside the readout."""
     plain: bool = True
     """The network adds to what a plain model says (plain.py), and begins by adding nothing."""
+    most_added: float = 0.1
+    """How far it may go from there, in deviations of a target. Validation rows are of few families: a network that is
+    right for these may be wrong by far for others."""
     output: str = "linear"
     """Activation of the targets: `linear`, or `leaky` as published."""
     start: str = "usual"
@@ -73,6 +76,8 @@ class NetworkConfig:
             text = getattr(self, name)
             if text.isdigit() and not 1 <= int(text) <= MOST_LAYERS:
                 raise BadInput(f"{name}: expected 1 to {MOST_LAYERS}, got {text}")
+        if not 0 < self.most_added < math.inf:
+            raise BadInput(f"most_added: expected a number more than 0, got {self.most_added}")
         if not 0 <= self.dropout < 1:
             raise BadInput(f"dropout: expected 0 or more and less than 1, got {self.dropout}")
         if not self.depth.isdigit() and (not self.shared or self.jump):

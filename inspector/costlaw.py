@@ -4,8 +4,8 @@
 
 Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes received and sent, and one for each step.
 Twice the work is twice the time, also for a graph far larger than all that were seen, which no regression on
-logarithms knows. Each amount counts three times: always, only with synchronous and only with asynchronous updates. The
-height of a burst is no sum, but what passes in it is: height = (bytes in a burst) / (its duration).
+logarithms knows. Amounts of the whole graph count three times: always, only with synchronous and only with asynchronous
+updates. The height of a burst is no sum, but what passes in it is: height = (bytes in a burst) / (its duration).
 
 Rates are those that make relative errors least, by non-negative least squares, with a penalty against large ones, the
 more so the more special they are.
@@ -54,7 +54,7 @@ class CostLaw:
     amounts: tuple[str, ...]
     """Facts that they are rates of."""
     rates: tuple[tuple[float, ...] | None, ...]
-    """[12][3 (1 + amounts)], or None for a target without a law; of a burst amount those of what passes in a burst."""
+    """[12][columns of `_work`], None for a target without a law; of a burst amount those of what passes in a burst."""
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(COLUMNS):
@@ -62,7 +62,7 @@ class CostLaw:
         for name in self.amounts:
             if name not in AMOUNTS:
                 raise BadInput(f"law of costs: no such amount {name!r}; train again")
-        expected = 3 * (1 + len(self.amounts))
+        expected = len(_special(self.amounts))
         if any(rates is not None and len(rates) != expected for rates in self.rates):
             raise BadInput(f"law of costs: expected {expected} rates of each target")
 
@@ -100,17 +100,24 @@ class CostLaw:
 
 
 def _work(facts: FloatArray, names: Sequence[str]) -> FloatArray:
-    """[n, 3 (1 + amounts)]: one and the amounts, always, with synchronous and with asynchronous updates."""
+    """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
     columns = facts[:, [FACTS.index(name) for name in names]]
     amounts = np.concatenate([np.ones((len(facts), 1)), np.expm1(np.nan_to_num(columns, nan=0.0))], axis=1)
     is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
-    return np.concatenate([amounts, amounts * (1 - is_async), amounts * is_async], axis=1)
+    general = amounts[:, _own_penalties(names) == 1.0]
+    return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
 
 
 def _special(names: Sequence[str]) -> FloatArray:
-    """[3 (1 + amounts)]: what the penalty of each rate is multiplied with."""
-    own = np.array([1.0, *(1.0 if name in GENERAL else OF_A_CLASS for name in names)])
-    return np.concatenate([own, OF_A_MODE * own, OF_A_MODE * own])
+    """What the penalty of each rate is multiplied with."""
+    own = _own_penalties(names)
+    of_a_mode = np.full(2 * int((own == 1.0).sum()), OF_A_MODE)
+    return np.concatenate([own, of_a_mode])
+
+
+def _own_penalties(names: Sequence[str]) -> FloatArray:
+    """Of one, and of the amounts."""
+    return np.array([1.0, *(1.0 if name in GENERAL else OF_A_CLASS for name in names)])
 
 
 def _heights(found: FloatArray) -> FloatArray:

@@ -43,6 +43,8 @@ class Row:
     """With a true and a predicted value."""
     zeros: int
     """Of these, with a true value of 0: they are not in the MAPE."""
+    unpredicted: int
+    """With a true value and no predicted one: they are in no score."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -87,6 +89,7 @@ class Evaluation:
                 r2=score.r2,
                 rows=score.rows,
                 zeros=score.zeros,
+                unpredicted=score.unpredicted,
             )
             for side, of_side in self.scores.items()
             for predictor, found in of_side.items()

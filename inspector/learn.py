@@ -24,7 +24,7 @@ from driple.inspector.inspector import Inspector
 from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 from driple.inspector.seeds import seed_of
-from driple.inspector.start import Transfer, same_network, same_rows, start
+from driple.inspector.start import Transfer, refit_plain, same_network, same_rows, start
 from driple.inspector.train import Epoch, Fitted, fit
 
 MemberWatch = Callable[[int, Epoch], None]
@@ -136,7 +136,11 @@ def train_inspector(
         training=_summary(fits, finished=not interrupted),
         versions=versions(),
     )
-    return Trained(_calibrated(inspector, val, execution), tuple(fits), interrupted)
+    inspector = _calibrated(inspector, val, execution)
+    if inspector.plains is not None:
+        again = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
+        inspector = dataclasses.replace(inspector, plains=tuple(again))
+    return Trained(inspector, tuple(fits), interrupted)
 
 
 def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:

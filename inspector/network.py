@@ -157,7 +157,8 @@ class Network(nn.Module):  # type: ignore[misc]
             x = leaky_relu(x, 0.01)
         if self.config.plain:
             assert facts is not None
-            x = x + facts[:, -self.outputs :]
+            most = self.config.most_added
+            x = facts[:, -self.outputs :] + most * (x / most).tanh()
         return x
 
 

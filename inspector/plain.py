@@ -1,92 +1,114 @@
-"""The plain model that a network begins with: for each target the best of three that need no training.
+"""The plain model that a network adds to: a blend of some that need no training.
 
-    mean     the mean of the training rows
-    ridge    ridge regression from the facts
     law      the law of costs (costlaw.py)
+    ridge    ridge regression from the facts (ridge.py)
+    kernel   kernel ridge regression from the facts (kernel.py)
+    moved    a + b * what the plain model of another setting says, where there is one to start from
 
-The law says how much longer more work takes, however much more. Ridges go astray beyond what they have seen, and the
-height of a burst has its limits, so both stay near the range of the training rows.
+A blend is the mean of the training rows, and of each model so much of its distance from that as its share says:
 
-Best is what errs least on training rows held back, whole families at a time where families are known, because an
-inspector is asked about families that it has not seen. The network then learns what the plain model leaves over. It is
-shown, of each training row, what the plain model says without that row's fold: what it said with it would be too good.
+    y = mean + sum over models k of share_k * (y_k - mean)        share_k >= 0, together at most 1
+
+The law knows how much longer more work takes, however much more. Ridge and kernel go astray beyond what they have seen,
+and the height of a burst has its limits, so these stay near the range of the training rows. A transfer to a setting of
+which little is measured has too few rows for a law of its own, and enough for two numbers.
+
+Shares are those that err least on training rows held back, whole families at a time where families are known, because
+an inspector is asked about families that it has not seen. The network then learns what the blend leaves over. It is
+shown, of each training row, what the blend says without that row's fold: what it said with it would be too good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
 from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
 from driple.inspector.costlaw import CostLaw
+from driple.inspector.kernel import Kernel
+from driple.inspector.ridge import Line, ridge, straight
 from driple.inspector.scaling import FactScaler, TargetScaler
 
 FloatArray: TypeAlias = NDArray[np.float64]
+Lines = tuple[Line | None, ...]
 
-MEAN, RIDGE, LAW = KINDS = ("mean", "ridge", "law")
-STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
-"""From little to one that leaves hardly more than the mean, for standardised facts."""
+LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
 MARGIN = 0.1
 """Share of the training range that a bounded prediction may lie outside of it."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """A linear model of one scaled target."""
-
-    weights: tuple[float, ...]
-    bias: float
-
-
-@dataclass(frozen=True)
 class Plain:
-    """A plain model of each of the 12 targets, in the scaled space of targets."""
+    """A blend for each of the 12 targets, in the scaled space of targets."""
 
-    kinds: tuple[str | None, ...]
-    """None for a target that is not predicted."""
-    lines: tuple[Line | None, ...]
-    """Where the kind is `ridge`, or `mean`: that one without weights."""
+    shares: tuple[tuple[float, ...] | None, ...]
+    """[12][KINDS]; None for a target that is not predicted."""
     law: CostLaw
+    ridges: Lines
+    kernel: Kernel
+    moved: Lines
+    means: tuple[float, ...]
+    """Of the training rows, scaled; likewise the least and the greatest."""
     lowest: tuple[float, ...]
-    """Of the training rows, scaled."""
     highest: tuple[float, ...]
+    elsewhere: Elsewhere | None = None
+    """What `moved` goes by."""
 
     def __post_init__(self) -> None:
-        sizes = {len(part) for part in (self.kinds, self.lines, self.lowest, self.highest)}
-        if sizes != {len(COLUMNS)}:
+        parts: tuple[Sequence[object], ...] = (
+            self.shares,
+            self.ridges,
+            self.moved,
+            self.means,
+            self.lowest,
+            self.highest,
+        )
+        if {len(part) for part in parts} != {len(COLUMNS)}:
             raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
-        for kind, line in zip(self.kinds, self.lines, strict=True):
-            if kind is not None and kind not in KINDS:
-                raise UnknownName("plain model", kind, KINDS)
-            if (kind in (MEAN, RIDGE)) != (line is not None):
-                raise BadInput("plain model: a ridge without its weights, or weights without a ridge")
+        for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
+            if share is None:
+                continue
+            if len(share) != len(KINDS) or min(share) < 0:
+                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more")
+            if line is None:
+                raise BadInput("plain model: a target without a ridge")
+            if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):
+                raise BadInput("plain model: moved, and not said from where")
 
     def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler) -> FloatArray:
         """[n, 12], scaled, from facts [n, len(FACTS)]; 0 for a target that is not predicted."""
         seen = scale.transform(facts)
+        there = None if self.elsewhere is None else self.elsewhere.predict(facts)
         by_law = np.nan_to_num(targets.transform(self.law.estimate(facts)), nan=0.0)
+        by_kernel = self.kernel.predict(seen)
         found = np.zeros((len(facts), len(COLUMNS)))
-        for place, (kind, line) in enumerate(zip(self.kinds, self.lines, strict=True)):
-            if kind is None:
+        for place, (share, line, moved) in enumerate(zip(self.shares, self.ridges, self.moved, strict=True)):
+            if share is None or line is None:
                 continue
-            if line is None:
-                said = by_law[:, place]
-            else:
-                said = line.bias + (seen @ np.asarray(line.weights) if line.weights else np.zeros(len(facts)))
-            found[:, place] = _near(said, kind, place, self.lowest[place], self.highest[place])
+            said = {LAW: by_law[:, place], RIDGE: line.predict(seen), KERNEL: by_kernel[:, place]}
+            if moved is not None and there is not None:
+                said[MOVED] = moved.predict(there[:, [place]])
+            said = _near(said, place, self.lowest[place], self.highest[place])
+            found[:, place] = _blend(said, self.means[place], share)
         return found
 
     @classmethod
     def fit(
-        cls, facts: FloatArray, values: FloatArray, folds: NDArray[np.int64], scale: FactScaler, targets: TargetScaler
+        cls,
+        facts: FloatArray,
+        values: FloatArray,
+        folds: NDArray[np.int64],
+        scale: FactScaler,
+        targets: TargetScaler,
+        elsewhere: Elsewhere | None = None,
     ) -> tuple[Plain, FloatArray]:
-        """The best model of each target, and what it says of each training row without the row's fold [n, 12].
+        """The best blend of each target, and what it says of each training row without the row's fold [n, 12].
 
         Args:
             facts: [n, len(FACTS)], not scaled.
@@ -94,39 +116,76 @@ class Plain:
             folds: [n], which rows are held back together.
             scale: of the facts.
             targets: of the targets.
+            elsewhere: the plain model of another setting.
         """
+        seen, wanted = scale.transform(facts), targets.transform(values)
+        there = None if elsewhere is None else elsewhere.predict(facts)
         law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
-        wanted, law_said, seen = targets.transform(values), targets.transform(law_held), scale.transform(facts)
-        kinds: list[str | None] = []
-        lines: list[Line | None] = []
+        law_held = np.nan_to_num(targets.transform(law_held), nan=0.0)
+        kernel, kernel_held = Kernel.fit(seen, wanted, folds)
+        shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        ridges: list[Line | None] = [None] * len(COLUMNS)
+        moved: list[Line | None] = [None] * len(COLUMNS)
         held = np.zeros(values.shape)
-        lowest, highest = np.zeros(len(COLUMNS)), np.zeros(len(COLUMNS))
+        means, lowest, highest = np.zeros((3, len(COLUMNS)))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
-                kinds.append(None)
-                lines.append(None)
                 continue
-            low, high = float(wanted[rows, place].min()), float(wanted[rows, place].max())
-            lowest[place], highest[place] = low, high
-            line, ridge_held = _ridge(seen, wanted[:, place], rows, folds)
-            mean = float(wanted[rows, place].mean())
-            said = {MEAN: np.full(len(rows), mean), RIDGE: ridge_held, LAW: np.nan_to_num(law_said[:, place], nan=0.0)}
-            said = {kind: _near(each, kind, place, low, high) for kind, each in said.items()}
-            errors = {kind: float(((said[kind] - wanted[:, place])[rows] ** 2).mean()) for kind in KINDS}
-            best = min(KINDS, key=errors.__getitem__)
-            kinds.append(best)
-            lines.append({MEAN: Line((), mean), RIDGE: line, LAW: None}[best])
-            held[:, place] = said[best]
-        return cls(tuple(kinds), tuple(lines), law, tuple(map(float, lowest)), tuple(map(float, highest))), held
+            known = wanted[rows, place]
+            means[place], lowest[place], highest[place] = known.mean(), known.min(), known.max()
+            ridges[place], ridge_held = ridge(seen, wanted[:, place], rows, folds)
+            said = {LAW: law_held[:, place], RIDGE: ridge_held, KERNEL: kernel_held[:, place]}
+            if there is not None:
+                moved[place], said[MOVED] = straight(there[:, place], wanted[:, place], rows, folds)
+            said = _near(said, place, lowest[place], highest[place])
+            shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
+            held[:, place] = _blend(said, means[place], share)
+        numbers = (tuple(map(float, each)) for each in (means, lowest, highest))
+        used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
+        model = cls(
+            tuple(shares), law, tuple(ridges), kernel, tuple(moved), *numbers, elsewhere if used_there else None
+        )
+        return model, held
 
 
-def _near(said: FloatArray, kind: str, place: int, lowest: float, highest: float) -> FloatArray:
+@dataclass(frozen=True)
+class Elsewhere:
+    """The plain model of another setting, with its own scales."""
+
+    plain: Plain
+    facts: FactScaler
+    targets: TargetScaler
+
+    def predict(self, facts: FloatArray) -> FloatArray:
+        """[n, 12], scaled as there, from facts [n, len(FACTS)]."""
+        return self.plain.predict(facts, self.facts, self.targets)
+
+
+def _near(said: Mapping[str, FloatArray], place: int, lowest: float, highest: float) -> dict[str, FloatArray]:
     """What was said, kept near the range of the training rows where nothing vouches for more."""
-    if kind == LAW and TARGETS[place].metric is not AMOUNT:
-        return said
     margin = MARGIN * (highest - lowest)
-    return np.clip(said, lowest - margin, highest + margin)
+    free = () if TARGETS[place].metric is AMOUNT else (LAW, MOVED)
+    return {
+        kind: each if kind in free else np.clip(each, lowest - margin, highest + margin) for kind, each in said.items()
+    }
+
+
+def _shares(
+    said: Mapping[str, FloatArray], wanted: FloatArray, rows: NDArray[np.bool_], mean: float
+) -> tuple[float, ...]:
+    from scipy.optimize import nnls
+
+    columns = np.stack([each[rows] - mean for each in said.values()], axis=1)
+    solved, _ = nnls(columns, wanted[rows] - mean)
+    solved /= max(1.0, solved.sum())
+    found = dict(zip(said, solved, strict=True))
+    return tuple(float(found.get(kind, 0.0)) for kind in KINDS)
+
+
+def _blend(said: Mapping[str, FloatArray], mean: float, share: Sequence[float]) -> FloatArray:
+    parts = (share[KINDS.index(kind)] * (each - mean) for kind, each in said.items())
+    return np.asarray(mean + sum(parts), dtype=np.float64)
 
 
 def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:
@@ -136,28 +195,3 @@ def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:
         return np.arange(rows) % min(FOLDS, max(rows, 1))
     number = {name: place % FOLDS for place, name in enumerate(known)}
     return np.asarray([number[str(name)] for name in names], dtype=np.int64)
-
-
-def _ridge(
-    seen: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
-) -> tuple[Line, FloatArray]:
-    """The ridge of the strength that errs least on folds held back, and what was said of those."""
-    held = np.zeros((len(STRENGTHS), len(wanted)))
-    for fold in np.unique(folds):
-        out = folds == fold
-        rest = rows & ~out
-        if rest.any():
-            weights, biases = _solve(seen[rest], wanted[rest], STRENGTHS)
-            held[:, out] = weights @ seen[out].T + biases[:, None]
-    best = int(((held - wanted)[:, rows] ** 2).sum(axis=1).argmin())
-    weights, biases = _solve(seen[rows], wanted[rows], STRENGTHS[best : best + 1])
-    return Line(tuple(float(weight) for weight in weights[0]), float(biases[0])), held[best]
-
-
-def _solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:
-    """Weights [S, D] and biases [S] of ridges of each strength, from one decomposition."""
-    x_mean, y_mean = x.mean(axis=0), y.mean()
-    left, sizes, right = np.linalg.svd(x - x_mean, full_matrices=False)
-    turned = left.T @ (y - y_mean)
-    weights = np.stack([right.T @ (sizes / (sizes**2 + strength) * turned) for strength in strengths])
-    return weights, y_mean - weights @ x_mean

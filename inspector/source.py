@@ -11,6 +11,7 @@ from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.checkpoint import FILE, folder_of, load
 from driple.inspector.config import PRESETS, ROLES, InspectorConfig
+from driple.inspector.plain import Elsewhere, Plain
 from driple.inspector.prepare import Preparation
 
 PUBLISHED = "published"
@@ -26,9 +27,18 @@ class Source:
     """How it sees its inputs; None for a published checkpoint, which sees them raw."""
     states: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Weights of its networks."""
+    plains: tuple[Plain, ...] | None = field(default=None, repr=False)
+    """What these add to."""
     layer_split: float | None
     about: Mapping[str, Any]
     """For inspector.json and reports."""
+
+    def elsewhere(self, member: int) -> Elsewhere | None:
+        """The plain model of one of its networks; None where it has none."""
+        if self.plains is None or self.preparation is None:
+            return None
+        scales = self.preparation.facts, self.preparation.targets
+        return Elsewhere(self.plains[member % len(self.plains)], *scales)
 
 
 def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
@@ -86,6 +96,7 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
         config=found.config,
         preparation=found.preparation,
         states=tuple(network.state_dict() for network in found.networks),
+        plains=found.plains,
         layer_split=found.networks[0].split,
         about={
             "from": found.setting,

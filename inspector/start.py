@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.plain import to_plain
@@ -14,14 +16,16 @@ from driple.inspector.checkpoint import fill, new_network
 from driple.inspector.config import InspectorConfig
 from driple.inspector.examples import Examples
 from driple.inspector.learner import Learner, Tuned, Whole
-from driple.inspector.plain import Plain, folds_of
+from driple.inspector.plain import Elsewhere, Plain, folds_of
 from driple.inspector.prepare import Preparation, Prepared
 from driple.inspector.seeds import repeatable, seed_of
 from driple.inspector.source import Source
 from driple.inspector.transfer import prepare_transfer
 
-START = 3
-"""What the random numbers of first weights are for."""
+FloatArray: TypeAlias = NDArray[np.float64]
+
+START, AGAIN = 3, 4
+"""What random numbers are for: first weights, and the draw of a plain model that is fitted again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +76,10 @@ def start(
         torch.manual_seed(seed_of(seed, member, START))
         plain = None
         if config.network.plain:
-            plain, rows = _plain(member, preparation, rows, split)
+            elsewhere = None if transfer is None else transfer.source.elsewhere(member)
+            plain, said = fit_plain(member, preparation, rows[:1], split, elsewhere)
+            of_val = plain.predict(rows[1].raw_facts, preparation.facts, preparation.targets)
+            rows = rows[0].with_plain(said), rows[1].with_plain(of_val)
         if transfer is None:
             return Begun(Whole(new_network(config, preparation)), plain, *rows)
         source = transfer.source
@@ -81,22 +88,38 @@ def start(
         return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
 
 
-def _plain(
-    member: int, preparation: Preparation, rows: tuple[Prepared, Prepared], split: str
-) -> tuple[Plain, tuple[Prepared, Prepared]]:
-    """The plain model of a network, and the rows with what it says of them.
+def fit_plain(
+    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: Elsewhere | None
+) -> tuple[Plain, FloatArray]:
+    """The plain model of a network, and what it says of the rows without their own folds.
 
     Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
     """
-    train, val = rows
-    count = len(train)
+    facts, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("raw_facts", "truth"))
+    families = [family for part in parts for family in part.families]
+    count = len(facts)
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
-    folds = folds_of(train.families if split == "architecture" else (None,) * count, count)
+    folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    plain, held = Plain.fit(train.raw_facts[drawn], train.truth[drawn], folds[drawn], *scales)
-    said = plain.predict(train.raw_facts, *scales)
+    plain, held = Plain.fit(facts[drawn], truth[drawn], folds[drawn], *scales, elsewhere)
+    said = plain.predict(facts, *scales)
     said[drawn] = held
-    return plain, (train.with_plain(said), val.with_plain(plain.predict(val.raw_facts, *scales)))
+    return plain, said
+
+
+def refit_plain(
+    member: int,
+    preparation: Preparation,
+    rows: tuple[Prepared, Prepared],
+    split: str,
+    seed: int,
+    transfer: Transfer | None,
+) -> Plain:
+    """The plain model once more, of the validation rows too: nothing is left to be chosen by them."""
+    with repeatable():
+        torch.manual_seed(seed_of(seed, member, AGAIN))
+        elsewhere = None if transfer is None else transfer.source.elsewhere(member)
+        return fit_plain(member, preparation, rows, split, elsewhere)[0]
 
 
 def same_rows(examples: Examples, split: str, source: Source) -> None:

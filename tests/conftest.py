@@ -12,6 +12,18 @@ settings.register_profile("driple", deadline=None)
 settings.load_profile("driple")
 
 
+ONE_AT_A_TIME = ("agents", "controller", "hosts", "lab")
+"""Integration tests that look at all processes, namespaces or links of a machine: two would see each other."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Says which tests `pytest -n` must give to one process: those of a file, which share what its fixtures made."""
+    for item in items:
+        folder = item.path.parent
+        shared = folder.parent.name == "integration" and folder.name in ONE_AT_A_TIME
+        item.add_marker(pytest.mark.xdist_group("machine" if shared else str(item.path)))
+
+
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A HOME of its own for every test: no ~/.ssh/config, no user settings."""

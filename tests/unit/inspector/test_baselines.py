@@ -100,13 +100,20 @@ def test_a_prediction_does_not_depend_on_what_is_asked_beside_it_nor_on_the_trut
     assert predict(dataclasses.replace(test, items=())).shape == (0, len(COLUMNS))
 
 
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "mean"])
+def test_with_its_choice_made_it_learns_from_the_validation_rows_too(sides: Sides, name: str) -> None:
+    train, val, test = sides
+    higher = with_targets(val, gpu_burst_s=1e3)
+    assert fit(name, train, higher)(test)[:, 0].mean() > 1.05 * fit(name, train, val)(test)[:, 0].mean()
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_few_nulls_and_a_constant_do_no_harm(sides: Sides, name: str) -> None:
     train, val, test = sides
     first, rest = train.items[:4], train.items[4:]
     holes = with_targets(dataclasses.replace(train, items=first), gpu_burst_s=float("nan"))
     spoiled = with_targets(dataclasses.replace(train, items=(*holes.items, *rest)), gpu_idle_s=2.0)
-    unknown = with_targets(val, gpu_burst_s=float("nan"))
+    unknown = with_targets(val, gpu_burst_s=float("nan"), gpu_idle_s=2.0)
     predicted = fit(name, spoiled, unknown)(test)
     assert np.isfinite(predicted[:, 0]).all()
     np.testing.assert_allclose(predicted[:, 1], 2.0, rtol=1e-6)

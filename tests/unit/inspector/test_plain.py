@@ -1,4 +1,4 @@
-"""The plain model: the best of three for each target, judged on families that it has not seen."""
+"""The plain model: the best of several for each target, judged on families that it has not seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.plain import from_plain, to_plain
 from driple.inspector.facts import FACTS
-from driple.inspector.plain import FloatArray, Line, Plain, folds_of
+from driple.inspector.plain import KINDS, Elsewhere, FloatArray, Plain, folds_of
 from driple.inspector.scaling import FactScaler, TargetScaler
 
 SUM, POWER, FLAT = 0, 1, 2
@@ -41,8 +41,10 @@ def fitted() -> tuple[Plain, FloatArray, FactScaler, TargetScaler]:
 
 def test_each_target_gets_the_model_that_suits_it() -> None:
     plain, held, scale, targets = fitted()
-    assert plain.kinds[:2] == ("law", "ridge")
-    assert set(plain.kinds[3:]) == {None}
+    law, ridge = (dict(zip(KINDS, plain.shares[place] or (), strict=True)) for place in (SUM, POWER))
+    assert law["law"] == max(law.values())
+    assert ridge["law"] < 0.2
+    assert set(plain.shares[3:]) == {None}
     facts, values = rows(seed=1)
     said = targets.inverse(plain.predict(facts, scale, targets))
     assert np.median(np.abs(said[:, SUM] / values[:, SUM] - 1)) < 0.04
@@ -58,11 +60,9 @@ def test_the_mean_is_that_of_the_scale_of_targets() -> None:
     targets = TargetScaler.fit("max", values, ~np.isnan(values).all(axis=0))
     plain, _ = Plain.fit(facts, values, np.arange(len(facts)) % 8, scale, targets)
     mean = float(targets.transform(values)[:, FLAT].mean())
-    kept = dataclasses.replace(
-        plain,
-        kinds=(*plain.kinds[:2], "mean", *plain.kinds[3:]),
-        lines=(*plain.lines[:2], Line((), mean), *plain.lines[3:]),
-    )
+    assert plain.means[FLAT] == pytest.approx(mean)
+    nothing = (0.0,) * len(KINDS)
+    kept = dataclasses.replace(plain, shares=(*plain.shares[:2], nothing, *plain.shares[3:]))
     said = targets.inverse(kept.predict(facts, scale, targets))
     assert said[:, FLAT] == pytest.approx(np.full(len(facts), values[:, FLAT].mean()))
 
@@ -72,10 +72,12 @@ def test_it_travels_as_plain_values() -> None:
     again = from_plain(Plain, to_plain(plain))
     facts, _ = rows(seed=1)
     assert np.array_equal(again.predict(facts, scale, targets), plain.predict(facts, scale, targets))
-    with pytest.raises(BadInput, match="a ridge without its weights"):
-        dataclasses.replace(plain, lines=(Line((), 0.0), *plain.lines[1:]))
-    with pytest.raises(BadInput, match="unknown plain model 'guess'"):
-        dataclasses.replace(plain, kinds=("guess", *plain.kinds[1:]))
+    with pytest.raises(BadInput, match="a target without a ridge"):
+        dataclasses.replace(plain, ridges=(None, *plain.ridges[1:]))
+    with pytest.raises(BadInput, match="4 shares of 0 or more"):
+        dataclasses.replace(plain, shares=((1.0,), *plain.shares[1:]))
+    with pytest.raises(BadInput, match="12 targets"):
+        dataclasses.replace(plain, means=plain.means[1:])
 
 
 def test_only_the_law_of_durations_goes_beyond_what_was_seen() -> None:
@@ -96,3 +98,33 @@ def test_families_stay_together() -> None:
     assert len(set(folds.tolist())) == 3
     assert folds_of([None] * 25, 25).tolist() == [row % 10 for row in range(25)]
     assert len(set(folds_of(["one"] * 25, 25).tolist())) == 10
+
+
+def test_few_rows_of_a_setting_go_by_what_another_one_taught() -> None:
+    facts, values = rows(200)
+    scale = FactScaler.fit(facts)
+    targets = TargetScaler.fit("log", values, ~np.isnan(values).all(axis=0))
+    elsewhere = Elsewhere(Plain.fit(facts, values, np.arange(200) % 8, scale, targets)[0], scale, targets)
+    few, here = rows(10, seed=1)
+    here = 1.7 * here * np.exp(np.random.default_rng(2).normal(0, 0.02, here.shape))
+    own = TargetScaler.fit("log", here, ~np.isnan(here).all(axis=0))
+    folds = np.arange(10) % 5
+    alone, _ = Plain.fit(few, here, folds, scale, own)
+    helped, _ = Plain.fit(few, here, folds, scale, own, elsewhere)
+    assert (helped.shares[POWER] or ())[KINDS.index("moved")] > 0.5
+    assert alone.elsewhere is None
+    more, truth = rows(seed=3)
+    errors = [
+        np.median(np.abs(own.inverse(plain.predict(more, scale, own))[:, POWER] / truth[:, POWER] / 1.7 - 1))
+        for plain in (alone, helped)
+    ]
+    assert errors[1] < 0.25 < errors[0]
+    again = from_plain(Plain, to_plain(helped))
+    assert again == helped
+    np.testing.assert_array_equal(again.predict(more, scale, own), helped.predict(more, scale, own))
+
+
+def test_moved_needs_a_place_to_come_from() -> None:
+    plain, *_ = fitted()
+    with pytest.raises(BadInput, match="not said from where"):
+        dataclasses.replace(plain, shares=((0.0, 0.0, 0.0, 1.0), *plain.shares[1:]))

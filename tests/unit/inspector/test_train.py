@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def test_a_damaged_state_is_refused(examples: Examples, tmp_path: Path, content:
 
 
 def test_the_best_epoch_is_kept_and_its_error_is_that_of_the_predictions(examples: Examples) -> None:
-    found = work.trained(examples, work.small(learning_rate=0.05, epochs=8))
+    found = work.trained(examples, work.small(learning_rate=0.05, epochs=8, plain=False))
     fitted = found.fits[0]
     errors = [row["val_nrmse"] for row in fitted.history]
     assert fitted.best_epoch == int(np.argmin(errors)) and fitted.best_error == min(errors)
@@ -140,6 +141,20 @@ def test_the_best_epoch_is_kept_and_its_error_is_that_of_the_predictions(example
     predicted, _ = found.inspector.predict(val)
     ranges = ranges_of(*(examples.side("architecture", side).targets() for side in ("train", "val")))
     assert nrmse_within(val.targets(), predicted, ranges) == pytest.approx(fitted.best_nrmse, rel=1e-5)
+
+
+def test_at_the_end_the_plain_model_learns_from_the_validation_rows_too(examples: Examples) -> None:
+    items = [
+        dataclasses.replace(item, targets=3 * item.targets) if item.split_architecture == "val" else item
+        for item in examples.items
+    ]
+    other = dataclasses.replace(examples, items=tuple(items))
+    test = examples.side("architecture", "test")
+    config = work.small(epochs=1, learning_rate=1e-12)
+    before, after = (work.trained(each, config) for each in (examples, other))
+    assert same(before.fits[0].best, after.fits[0].best)
+    values, higher = (trained.inspector.predict(test)[0] for trained in (before, after))
+    assert np.nanmean(higher / values) > 1.02
 
 
 def test_it_learns(examples: Examples) -> None:

@@ -1,0 +1,54 @@
+"""How much the measurement itself varies: the same run several times (experiments/lab-repeats.yaml)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from results_contest import settings_in
+
+from driple.contracts.metrics import COLUMNS
+from driple.inspector.examples import WORKLOAD
+
+ROLE = "worker"
+LEAST = 3
+"""Repetitions of a workload, so that it is looked at."""
+
+
+def measure(datasets: Path) -> dict[str, Any]:
+    """By setting and workload: values of every repetition, and how far one lies from the mean of the others."""
+    found: dict[str, Any] = {}
+    for setting in settings_in(datasets):
+        columns = [*WORKLOAD, "role", "repetition", *COLUMNS]
+        rows = pq.read_table(datasets / f"{setting}.parquet", columns=columns).to_pylist()
+        runs: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+        for row in rows:
+            if row["role"] == ROLE:
+                name = f"{row['model']} b{row['batch_size']} {row['optimiser']} {row['update']}"
+                key = "|".join(str(row[column]) for column in WORKLOAD)
+                runs[f"{name}|{key}"][row["repetition"]].append(row)
+        repeated = {key.split("|")[0]: list(by.values()) for key, by in runs.items() if len(by) >= LEAST}
+        if repeated:
+            found[setting] = {name: _spread(each) for name, each in repeated.items()}
+    return found
+
+
+def _spread(runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Of each target: the values, means over the run's workers, and the mean distance from the mean of the others."""
+    spread: dict[str, Any] = {"runs": len(runs), "values": {}, "distance": {}}
+    for column in COLUMNS:
+        values = [_mean([row[column] for row in tasks]) for tasks in runs]
+        known = np.array([value for value in values if value is not None], dtype=np.float64)
+        spread["values"][column] = [float(value) for value in known]
+        if len(known) >= LEAST and (known > 0).all():
+            others = (known.sum() - known) / (len(known) - 1)
+            spread["distance"][column] = float((np.abs(known - others) / known).mean())
+    return spread
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,336 @@
+"""docs/RESULTS.md and its pictures, from the figures that the parts kept."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import spearmanr
+
+from driple.contracts.metrics import COLUMNS
+from driple.inspector.nearness import VERDICTS
+
+Found = dict[str, Any]
+
+MAIN = ("driple", "trees", "ridge", "paper", "mean")
+COLOURS = {"driple": "#1f4e79", "trees": "#f4a259", "ridge": "#5b8e7d", "paper": "#8c5e8c", "mean": "#b9b9b9"}
+
+
+def page(found: Found, causes: str) -> str:
+    """The whole document; `causes` is what is believed of the weak figures, in words."""
+    made = "\n".join(
+        f"| {name} | {part['made']['date']} | {part['made']['minutes']} | {part['made']['machine']} |"
+        for name, part in found.items()
+    )
+    parts = {name: part["figures"] for name, part in found.items()}
+    return "\n".join(
+        [
+            "# Results",
+            "",
+            "What inspectors reach on the measured datasets ([how they were measured](../datasets/README.md)), beside "
+            "plain baselines and the published recipe. NRMSE is the root mean square error over the range of the true "
+            "values of the test rows, MAPE the mean relative error ([METRICS.md](METRICS.md)); both in percent, means "
+            "over all targets, as workers see them, unless a target is named. ± is the deviation over seeds. Remade by "
+            "`python benchmarks/results.py`; every single figure is in [results/](results).",
+            "",
+            *_short(parts),
+            *_noise(parts["noise"]),
+            *_accuracy(parts["accuracy"], parts["noise"]),
+            *_nearness(parts["accuracy"]),
+            *(_design(parts["design"]) if "design" in parts else ()),
+            *(_rows(parts["rows"]) if "rows" in parts else ()),
+            causes.strip(),
+            "",
+            "## When and where",
+            "",
+            "| part | made | minutes | on |",
+            "|---|---|---|---|",
+            made,
+            "",
+        ]
+    )
+
+
+def _short(parts: Found) -> list[str]:
+    lines = [
+        "## In short",
+        "",
+        "NRMSE (MAPE) on families of models that were not trained on:",
+        "",
+        f"| setting | {' | '.join(MAIN)} | the same run again |",
+        f"|---|{'---|' * (len(MAIN) + 1)}",
+    ]
+    for setting, splits in parts["accuracy"]["settings"].items():
+        rows = splits["architecture"]["predictors"]
+        cells = [f"{_percent(_all(rows[name], 'nrmse'))} ({_percent(_all(rows[name], 'mape'))})" for name in MAIN]
+        again = _again(parts["noise"].get(setting, {}))
+        lines.append(f"| {setting} | {' | '.join(cells)} | - ({_percent(again['all'])}) |")
+    return [*lines, "", "![errors](results/accuracy.png)", ""]
+
+
+def _noise(found: Found) -> list[str]:
+    lines = [
+        "## The noise of the measurement",
+        "",
+        "The same run several times (experiments/lab-repeats.yaml): how far one run lies from the mean of the others, "
+        "on average. No predictor can have a smaller MAPE on single runs.",
+        "",
+    ]
+    for setting, workloads in found.items():
+        names = list(workloads)
+        lines += [
+            f"{setting}, {_range(each['runs'] for each in workloads.values())} runs of each:",
+            "",
+            f"| target | {' | '.join(names)} |",
+            f"|---|{'---|' * len(names)}",
+        ]
+        for column in COLUMNS:
+            cells = [_percent(workloads[name]["distance"].get(column)) for name in names]
+            if set(cells) != {"-"}:
+                lines.append(f"| `{column}` | {' | '.join(cells)} |")
+        lines.append("")
+    return lines
+
+
+def _accuracy(found: Found, noise: Found) -> list[str]:
+    lines: list[str] = []
+    for setting, splits in found["settings"].items():
+        for split, one in splits.items():
+            lines += _table(f"{setting}, split by {split}", one, _again(noise.get(setting, {})))
+    long = found["paper_for_long"]
+    rows = found["settings"][long["setting"]]["architecture"]["predictors"]["paper"]
+    lines += [
+        f"The published recipe was stopped early. With {long['epochs']} epochs ({long['seconds']:.0f} s) it has an "
+        f"NRMSE of {_percent(long['nrmse']['all'])} on {long['setting']}, split by architecture, instead of "
+        f"{_percent(_all(rows, 'nrmse'))}.",
+        "",
+    ]
+    return lines
+
+
+def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
+    sides, predictors = one["rows"], one["predictors"]
+    lines = [
+        f"## {title}",
+        "",
+        f"{sides['train']} workloads to train on, {sides['val']} to validate by, {sides['test']} to test; "
+        f"{one['provenance']}; {len(predictors['driple'])} seeds.",
+        "",
+        "| predictor | NRMSE | MAPE | seconds to train |",
+        "|---|---|---|---|",
+    ]
+    for name, rows in sorted(predictors.items(), key=lambda each: statistics.mean(_all(each[1], "nrmse"))):
+        seconds = statistics.median(row["seconds"] for row in rows)
+        lines.append(f"| {name} | {_spread(_all(rows, 'nrmse'))} | {_spread(_all(rows, 'mape'))} | {seconds:.1f} |")
+    shares = [share for share in one["share_of_papers_time"] if share is not None]
+    ratio = statistics.mean(_all(predictors["driple"], "nrmse")) / statistics.mean(_all(predictors["paper"], "nrmse"))
+    reached = f"in {statistics.median(shares):.3f} of its time ({_range(shares, 3)})" if shares else "never"
+    lines += [
+        "",
+        f"`driple` reaches the best validation NRMSE of `paper` {reached}, and ends at {ratio:.2f} of its test NRMSE.",
+        "",
+        "NRMSE / MAPE of each target:",
+        "",
+        f"| target | {' | '.join(MAIN)} | the same run again |",
+        f"|---|{'---|' * (len(MAIN) + 1)}",
+    ]
+    for column in COLUMNS:
+        cells = [
+            f"{_percent(_of(predictors[name], 'nrmse', column))} / {_percent(_of(predictors[name], 'mape', column))}"
+            for name in MAIN
+        ]
+        if _of(predictors["driple"], "nrmse", column):
+            lines.append(f"| `{column}` | {' | '.join(cells)} | {_percent(again.get(column))} |")
+    return [*lines, ""]
+
+
+def _nearness(found: Found) -> list[str]:
+    lines = [
+        "## Does nearness say how good a prediction is?",
+        "",
+        "Test workloads of the architecture split by what `driple-predict` says of their distance from training data: "
+        "how many, and by which factor a prediction is off (median over workloads, geometric mean over targets). Last, "
+        "the rank correlation of distance and error.",
+        "",
+        f"| setting | {' | '.join(VERDICTS)} | correlation |",
+        f"|---|{'---|' * (len(VERDICTS) + 1)}",
+    ]
+    for setting, splits in found["settings"].items():
+        rows = splits["architecture"]["nearness"]
+        cells = []
+        for verdict in VERDICTS:
+            errors = [row["error"] for row in rows if row["verdict"] == verdict]
+            cells.append(f"{len(errors)}: {math.exp(statistics.median(errors)):.2f}x" if errors else "0")
+        ranks = spearmanr([row["distance"] for row in rows], [row["error"] for row in rows]).statistic
+        lines.append(f"| {setting} | {' | '.join(cells)} | {ranks:.2f} |")
+    return [*lines, ""]
+
+
+def _design(found: Found) -> list[str]:
+    settings = found["settings"]
+    lines = [
+        "## The design study",
+        "",
+        "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
+        f"seeds on {' and '.join(settings)}. What `driple` has is in bold.",
+        "",
+        f"| choice | option | {' | '.join(settings)} | seconds |",
+        f"|---|---|{'---|' * (len(settings) + 1)}",
+    ]
+    ours = {"grouping": "uniform:20", "layer": "gin", "GRU": "state", "K": "3", "readout": "cost"}
+    for choice, options in found["choices"].items():
+        for option, one in options.items():
+            shown = f"**{option}**" if ours[choice] == option else option
+            cells = " | ".join(_spread(errors) for errors in one["nrmse"])
+            lines.append(f"| {choice} | {shown} | {cells} | {statistics.median(one['seconds']):.1f} |")
+    return [*lines, ""]
+
+
+def _rows(found: Found) -> list[str]:
+    lines = [
+        "## How many workloads must be measured, and what transfer saves",
+        "",
+        f"Training and validation rows drawn by seed, split by architecture, always the whole test side. Transfers "
+        f"start from {found['source']}: `half` freezes the first half of the graph's layers, `mlp` all but the head. "
+        "NRMSE, then seconds of training, preparation included; `faster` is the wall time of the loop from scratch "
+        "over that of the transfer, to the validation error that both reach.",
+        "",
+    ]
+    for setting, one in found["settings"].items():
+        lines += [
+            f"{setting}:",
+            "",
+            "| rows | trees | scratch | half | mlp | s, scratch | s, half | s, mlp | half faster | mlp faster |",
+            "|---|---|---|---|---|---|---|---|---|---|",
+        ]
+        for size in sorted({trial["rows"] for trial in one["trials"]}):
+            trials = [trial for trial in one["trials"] if trial["rows"] == size]
+            lines.append(
+                f"| {size} | {_spread([t['trees']['nrmse']['all'] for t in trials])} | {_moved(trials, 'driple')}"
+            )
+        lines.append("")
+        full = [trial for trial in one["trials"] if "paper" in trial]
+        if not full:
+            continue
+        lines += [
+            f"Other inspectors with all {full[0]['rows']} rows:",
+            "",
+            "| inspector | scratch | half | mlp | s, scratch | s, half | s, mlp | half faster | mlp faster |",
+            "|---|---|---|---|---|---|---|---|---|",
+            *(
+                f"| {name} | {_moved(full, name)}"
+                for name in full[0]
+                if name not in ("rows", "seed", "trees", "driple")
+            ),
+            "",
+        ]
+    return [*lines, "![errors by number of rows](results/rows.png)", ""]
+
+
+def _moved(trials: Sequence[Found], name: str) -> str:
+    ways = ("scratch", "half", "mlp")
+    errors = [_spread([trial[name][way]["nrmse"]["all"] for trial in trials]) for way in ways]
+    seconds = [f"{statistics.median(trial[name][way]['seconds'] for trial in trials):.1f}" for way in ways]
+    faster = []
+    for way in ways[1:]:
+        times = [trial[name][way]["times_faster"] for trial in trials]
+        known = [each for each in times if each is not None]
+        faster.append(f"{statistics.median(known):.1f}x ({_range(known, 1)})" if known else "-")
+    return f"{' | '.join([*errors, *seconds, *faster])} |"
+
+
+def draw(found: Found, folder: Path) -> None:
+    """Writes accuracy.png and rows.png."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    settings = found["accuracy"]["figures"]["settings"]
+    figure, axes = pyplot.subplots(
+        1, len(settings), figsize=(4 * len(settings), 3.2), sharey=True, layout="constrained"
+    )
+    for axis, (setting, splits) in zip(axes, settings.items(), strict=True):
+        for place, split in enumerate(splits):
+            for number, name in enumerate(MAIN):
+                values = [100 * value for value in _all(splits[split]["predictors"][name], "nrmse")]
+                axis.bar(
+                    place + (number - 2) * 0.16,
+                    statistics.mean(values),
+                    0.15,
+                    yerr=statistics.pstdev(values),
+                    color=COLOURS[name],
+                    label=name if place == 0 else None,
+                )
+        axis.set_xticks(range(len(splits)), [f"by {split}" for split in splits])
+        axis.set_title(setting)
+    axes[0].set_ylabel("NRMSE of the test rows, %")
+    axes[-1].legend(frameon=False)
+    figure.savefig(folder / "accuracy.png", dpi=90, metadata={"Software": None})
+    pyplot.close(figure)
+
+    if "rows" not in found:
+        return
+    settings = found["rows"]["figures"]["settings"]
+    figure, axes = pyplot.subplots(
+        1, len(settings), figsize=(5 * len(settings), 3.2), squeeze=False, layout="constrained"
+    )
+    for axis, (setting, one) in zip(axes[0], settings.items(), strict=True):
+        sizes = sorted({trial["rows"] for trial in one["trials"]})
+        for name, style in (("trees", "s-"), ("scratch", "o-"), ("half", "^--"), ("mlp", "v:")):
+            medians = [
+                100
+                * statistics.mean(
+                    (trial["trees"] if name == "trees" else trial["driple"][name])["nrmse"]["all"]
+                    for trial in one["trials"]
+                    if trial["rows"] == size
+                )
+                for size in sizes
+            ]
+            label = name if name in ("trees", "scratch") else f"transferred, {name} tuned"
+            axis.plot(sizes, medians, style, color=COLOURS["trees" if name == "trees" else "driple"], label=label)
+        axis.set_title(setting)
+        axis.set_xlabel("workloads to learn from")
+        axis.set_ylim(bottom=0)
+    axes[0][0].set_ylabel("NRMSE of the test rows, %")
+    axes[0][0].legend(frameon=False)
+    figure.savefig(folder / "rows.png", dpi=90, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _again(workloads: Found) -> dict[str, float | None]:
+    """Of each target the mean distance of a run from its repetitions, over workloads; and of all targets."""
+    found: dict[str, float | None] = {}
+    for column in COLUMNS:
+        known = [one["distance"][column] for one in workloads.values() if column in one["distance"]]
+        found[column] = statistics.mean(known) if known else None
+    known = [value for value in found.values() if value is not None]
+    return {**found, "all": statistics.mean(known) if known else None}
+
+
+def _all(rows: Iterable[Found], score: str) -> list[float]:
+    return [row[score]["all"] for row in rows]
+
+
+def _of(rows: Sequence[Found], score: str, column: str) -> float | None:
+    known = [row[score][column] for row in rows if row[score][column] is not None]
+    return statistics.mean(known) if known else None
+
+
+def _percent(value: float | list[float] | None) -> str:
+    if isinstance(value, list):
+        value = statistics.mean(value)
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.pstdev(values):.1f}"
+
+
+def _range(values: Iterable[float], digits: int = 0) -> str:
+    known = sorted(values)
+    low, high = f"{known[0]:.{digits}f}", f"{known[-1]:.{digits}f}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,96 @@
+"""How errors fall with the number of measured workloads, from scratch and transferred from another setting."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from results_contest import SOURCE, contestants, figures, say, settings_in, timed
+
+from driple.inspector import baselines
+from driple.inspector.checkpoint import save
+from driple.inspector.comparison import compare
+from driple.inspector.data import read_examples
+from driple.inspector.examples import Examples
+from driple.inspector.learn import Trained, train_inspector
+from driple.inspector.source import Source, find_source
+from driple.inspector.start import Transfer
+
+SPLIT = "architecture"
+SIZES = (20, 40, 80, 160)
+SEEDS = 3
+PARTS = ("half", "mlp")
+OTHERS = ("driple: network only", "paper")
+"""Inspectors that are transferred with all rows of the first setting only: to compare times."""
+
+
+def measure(datasets: Path) -> dict[str, Any]:
+    """By setting: figures of every number of rows and seed."""
+    source = read_examples(datasets, SOURCE)
+    found: dict[str, Any] = {}
+    for setting in settings_in(datasets):
+        if setting != SOURCE:
+            found[setting] = _of(source, read_examples(datasets, setting), () if found else OTHERS)
+    return {"source": SOURCE, "settings": found}
+
+
+def _of(source: Examples, target: Examples, others: tuple[str, ...]) -> dict[str, Any]:
+    known = [item for item in target.items if getattr(item, f"split_{SPLIT}") != "test"]
+    sizes = [size for size in SIZES if size < len(known)]
+    rows = []
+    for seed in range(SEEDS):
+        begins = {name: _learned(source, target, name, seed) for name in ("driple", *others)}
+        for size in [*sizes, len(known)]:
+            part = some(target, size, seed)
+            names = ("driple", *others) if size == len(known) else ("driple",)
+            found = {name: _tried(part, name, seed, begins[name]) for name in names}
+            rows.append({"rows": size, "seed": seed, "trees": _trees(part, seed), **found})
+            scratch = found["driple"]["scratch"]["nrmse"]["all"]
+            say(f"{target.setting} {size} rows, seed {seed}: {scratch:.3f}")
+    return {"trials": rows}
+
+
+def some(examples: Examples, size: int, seed: int) -> Examples:
+    """As if so many workloads had been measured to train on and validate by; the test side stays whole."""
+    rng = np.random.default_rng(seed)
+    kept = set()
+    total = sum(len(examples.side(SPLIT, side)) for side in ("train", "val"))
+    for side in ("train", "val"):
+        items = examples.side(SPLIT, side).items
+        wanted = round(size * len(items) / total)
+        kept |= {id(items[place]) for place in rng.permutation(len(items))[:wanted]}
+    kept |= {id(item) for item in examples.side(SPLIT, "test").items}
+    return dataclasses.replace(examples, items=tuple(item for item in examples.items if id(item) in kept))
+
+
+def _learned(source: Examples, target: Examples, name: str, seed: int) -> Source:
+    learned = train_inspector(source, contestants()[name], seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder) / source.setting, learned.inspector)
+        return find_source(source.setting, Path(folder), target.setting, target.role)
+
+
+def _tried(examples: Examples, name: str, seed: int, begin: Source) -> dict[str, Any]:
+    scratch, seconds = timed(partial(train_inspector, examples, contestants()[name], seed=seed))
+    found: dict[str, Any] = {"scratch": {"seconds": seconds, **_figures(examples, scratch)}}
+    for tune in PARTS:
+        transfer = Transfer(source=begin, tune=tune)
+        moved, seconds = timed(partial(train_inspector, examples, contestants()[name], seed=seed, transfer=transfer))
+        faster = compare(moved.fits, scratch.fits)["times_faster"]
+        found[tune] = {"seconds": seconds, "times_faster": faster, **_figures(examples, moved)}
+    return found
+
+
+def _trees(examples: Examples, seed: int) -> dict[str, Any]:
+    predict = baselines.fit(baselines.TREES, examples.side(SPLIT, "train"), examples.side(SPLIT, "val"), seed)
+    test = examples.side(SPLIT, "test")
+    return figures(test, predict(test))
+
+
+def _figures(examples: Examples, trained: Trained) -> dict[str, Any]:
+    test = examples.side(SPLIT, "test")
+    return figures(test, trained.inspector.predict(test)[0])

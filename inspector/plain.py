@@ -127,13 +127,13 @@ class Plain:
         ridges: list[Line | None] = [None] * len(COLUMNS)
         moved: list[Line | None] = [None] * len(COLUMNS)
         held = np.zeros(values.shape)
-        means, lowest, highest = np.zeros((3, len(COLUMNS)))
+        means, lowest, highest = ([0.0] * len(COLUMNS) for _ in range(3))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
                 continue
             known = wanted[rows, place]
-            means[place], lowest[place], highest[place] = known.mean(), known.min(), known.max()
+            means[place], lowest[place], highest[place] = (float(f(known)) for f in (np.mean, np.min, np.max))
             ridges[place], ridge_held = ridge(seen, wanted[:, place], rows, folds)
             said = {LAW: law_held[:, place], RIDGE: ridge_held, KERNEL: kernel_held[:, place]}
             if there is not None:
@@ -141,10 +141,17 @@ class Plain:
             said = _near(said, place, lowest[place], highest[place])
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
-        numbers = (tuple(map(float, each)) for each in (means, lowest, highest))
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
         model = cls(
-            tuple(shares), law, tuple(ridges), kernel, tuple(moved), *numbers, elsewhere if used_there else None
+            shares=tuple(shares),
+            law=law,
+            ridges=tuple(ridges),
+            kernel=kernel,
+            moved=tuple(moved),
+            means=tuple(means),
+            lowest=tuple(lowest),
+            highest=tuple(highest),
+            elsewhere=elsewhere if used_there else None,
         )
         return model, held
 

@@ -6,13 +6,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.plain import from_plain, to_plain
 from driple.inspector.kernel import FloatArray, Kernel
 
-FOLDS = np.arange(120) % 6
+FOLDS: NDArray[np.int64] = np.arange(120) % 6
 
 
 def rows(seed: int = 0) -> tuple[FloatArray, FloatArray]:

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
@@ -108,7 +109,7 @@ def test_few_rows_of_a_setting_go_by_what_another_one_taught() -> None:
     few, here = rows(10, seed=1)
     here = 1.7 * here * np.exp(np.random.default_rng(2).normal(0, 0.02, here.shape))
     own = TargetScaler.fit("log", here, ~np.isnan(here).all(axis=0))
-    folds = np.arange(10) % 5
+    folds: NDArray[np.int64] = np.arange(10) % 5
     alone, _ = Plain.fit(few, here, folds, scale, own)
     helped, _ = Plain.fit(few, here, folds, scale, own, elsewhere)
     assert (helped.shares[POWER] or ())[KINDS.index("moved")] > 0.5

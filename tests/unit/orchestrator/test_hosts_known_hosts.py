@@ -41,7 +41,7 @@ def route(*files: Path, name: str = "[gpu1.example.org]:2200", accept_new: bool 
         "other,[GPU1.example.org]:2200",
         "[*.example.org]:2200",
         "[gpu?.example.org]:*",
-        paramiko.HostKeys.hash_host("[gpu1.example.org]:2200"),
+        pytest.param(paramiko.HostKeys.hash_host("[gpu1.example.org]:2200"), id="hashed"),
     ],
 )
 def test_a_known_key_is_taken(names: str, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_known_key_is_taken(names: str, tmp_path: Path) -> None:
         "[gpu1.example.org]:22",
         "[*.example.org]:2200,![gpu1.example.org]:2200",
         "@cert-authority [gpu1.example.org]:2200",
-        paramiko.HostKeys.hash_host("gpu2.example.org"),
+        pytest.param(paramiko.HostKeys.hash_host("gpu2.example.org"), id="hashed"),
         "|1|broken",
     ],
 )

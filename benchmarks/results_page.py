@@ -16,6 +16,8 @@ from driple.inspector.nearness import VERDICTS
 Found = dict[str, Any]
 
 MAIN = ("driple", "trees", "ridge", "paper", "mean")
+WAYS = ("scratch", "half", "mlp", "s, scratch", "s, half", "s, mlp", "half faster", "mlp faster")
+"""Columns of `_moved`."""
 COLOURS = {"driple": "#1f4e79", "trees": "#f4a259", "ridge": "#5b8e7d", "paper": "#8c5e8c", "mean": "#b9b9b9"}
 
 
@@ -46,8 +48,7 @@ def page(found: Found, causes: str) -> str:
             "",
             "## When and where",
             "",
-            "| part | made | minutes | on |",
-            "|---|---|---|---|",
+            *_head("part", "made", "minutes", "on"),
             made,
             "",
         ]
@@ -60,8 +61,7 @@ def _short(parts: Found) -> list[str]:
         "",
         "NRMSE (MAPE) on families of models that were not trained on:",
         "",
-        f"| setting | {' | '.join(MAIN)} | the same run again |",
-        f"|---|{'---|' * (len(MAIN) + 1)}",
+        *_head("setting", *MAIN, "the same run again"),
     ]
     for setting, splits in parts["accuracy"]["settings"].items():
         rows = splits["architecture"]["predictors"]
@@ -84,8 +84,7 @@ def _noise(found: Found) -> list[str]:
         lines += [
             f"{setting}, {_range(each['runs'] for each in workloads.values())} runs of each:",
             "",
-            f"| target | {' | '.join(names)} |",
-            f"|---|{'---|' * len(names)}",
+            *_head("target", *names),
         ]
         for column in COLUMNS:
             cells = [_percent(workloads[name]["distance"].get(column)) for name in names]
@@ -119,8 +118,7 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
         f"{sides['train']} workloads to train on, {sides['val']} to validate by, {sides['test']} to test; "
         f"{one['provenance']}; {len(predictors['driple'])} seeds.",
         "",
-        "| predictor | NRMSE | MAPE | seconds to train |",
-        "|---|---|---|---|",
+        *_head("predictor", "NRMSE", "MAPE", "seconds to train"),
     ]
     for name, rows in sorted(predictors.items(), key=lambda each: statistics.mean(_all(each[1], "nrmse"))):
         seconds = statistics.median(row["seconds"] for row in rows)
@@ -134,8 +132,7 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
         "",
         "NRMSE / MAPE of each target:",
         "",
-        f"| target | {' | '.join(MAIN)} | the same run again |",
-        f"|---|{'---|' * (len(MAIN) + 1)}",
+        *_head("target", *MAIN, "the same run again"),
     ]
     for column in COLUMNS:
         cells = [
@@ -155,8 +152,7 @@ def _nearness(found: Found) -> list[str]:
         "how many, and by which factor a prediction is off (median over workloads, geometric mean over targets). Last, "
         "the rank correlation of distance and error.",
         "",
-        f"| setting | {' | '.join(VERDICTS)} | correlation |",
-        f"|---|{'---|' * (len(VERDICTS) + 1)}",
+        *_head("setting", *VERDICTS, "correlation"),
     ]
     for setting, splits in found["settings"].items():
         rows = splits["architecture"]["nearness"]
@@ -177,8 +173,7 @@ def _design(found: Found) -> list[str]:
         "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
         f"seeds on {' and '.join(settings)}. What `driple` has is in bold.",
         "",
-        f"| choice | option | {' | '.join(settings)} | seconds |",
-        f"|---|---|{'---|' * (len(settings) + 1)}",
+        *_head("choice", "option", *settings, "seconds"),
     ]
     ours = {"grouping": "uniform:20", "layer": "gin", "GRU": "state", "K": "3", "readout": "cost"}
     for choice, options in found["choices"].items():
@@ -203,8 +198,7 @@ def _rows(found: Found) -> list[str]:
         lines += [
             f"{setting}:",
             "",
-            "| rows | trees | scratch | half | mlp | s, scratch | s, half | s, mlp | half faster | mlp faster |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            *_head("rows", "trees", *WAYS),
         ]
         for size in sorted({trial["rows"] for trial in one["trials"]}):
             trials = [trial for trial in one["trials"] if trial["rows"] == size]
@@ -218,8 +212,7 @@ def _rows(found: Found) -> list[str]:
         lines += [
             f"Other inspectors with all {full[0]['rows']} rows:",
             "",
-            "| inspector | scratch | half | mlp | s, scratch | s, half | s, mlp | half faster | mlp faster |",
-            "|---|---|---|---|---|---|---|---|---|",
+            *_head("inspector", *WAYS),
             *(
                 f"| {name} | {_moved(full, name)}"
                 for name in full[0]
@@ -309,6 +302,11 @@ def _again(workloads: Found) -> dict[str, float | None]:
         found[column] = statistics.mean(known) if known else None
     known = [value for value in found.values() if value is not None]
     return {**found, "all": statistics.mean(known) if known else None}
+
+
+def _head(*names: str) -> list[str]:
+    """The first two lines of a table."""
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
 
 
 def _all(rows: Iterable[Found], score: str) -> list[float]:

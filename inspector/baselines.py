@@ -27,6 +27,7 @@ from driple.contracts.errors import UnknownName
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.examples import Examples, usable
 from driple.inspector.facts import facts_table
+from driple.inspector.ridge import solve
 from driple.inspector.scaling import FactScaler, TargetScaler
 
 MEAN = "mean"
@@ -132,10 +133,9 @@ def _ridge(train: _Known, val: _Known | None, seed: int) -> _Line:
     if val is not None:
         errors = ((_all_strengths(seen, values, columns(val.facts)) - val.values) ** 2).sum(axis=1)
         worth = worth + errors / max(errors.min(), _TINY)
-    best = int(worth.argmin())
     both = train if val is None else train + val
-    known = columns(both.facts)
-    return lambda facts: _all_strengths(known, both.values, columns(facts))[best]
+    weights, biases = solve(columns(both.facts), both.values, (_STRENGTHS[int(worth.argmin())],))
+    return lambda facts: columns(facts) @ weights[0] + biases[0]
 
 
 def _parts(train: _Known, val: _Known | None) -> NDArray[Any]:
@@ -149,11 +149,9 @@ def _parts(train: _Known, val: _Known | None) -> NDArray[Any]:
 def _all_strengths(
     facts: NDArray[np.float64], values: NDArray[np.float64], asked: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Ridge regressions of every strength, from one decomposition: [strengths, rows asked]."""
-    middle, level = facts.mean(axis=0), values.mean()
-    left, size, right = np.linalg.svd(facts - middle, full_matrices=False)
-    along = (left.T @ (values - level)) * size
-    return along / (size**2 + np.array(_STRENGTHS)[:, None]) @ (right @ (asked - middle).T) + level
+    """Ridge regressions of every strength: [strengths, rows asked]."""
+    weights, biases = solve(facts, values, _STRENGTHS)
+    return np.asarray(weights @ asked.T + biases[:, None], dtype=np.float64)
 
 
 def _with_squares(facts: NDArray[np.float64]) -> NDArray[np.float64]:

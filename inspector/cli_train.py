@@ -154,7 +154,8 @@ def _train(
     try:
         trained = _learn(arguments, folder, examples, config, transfer, states)
     except KeyboardInterrupt:
-        print("interrupted before the first epoch: nothing is written", file=sys.stderr)
+        kept = "; --resume goes on" if any(states.glob("*.safetensors")) else ""
+        print(f"interrupted: no inspector is written{kept}", file=sys.stderr)
         raise
     save(folder, trained.inspector)
     save_rows(folder, TrainingRows.of(examples, _split(arguments)))

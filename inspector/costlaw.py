@@ -104,20 +104,20 @@ def _work(facts: FloatArray, names: Sequence[str]) -> FloatArray:
     columns = facts[:, [FACTS.index(name) for name in names]]
     amounts = np.concatenate([np.ones((len(facts), 1)), np.expm1(np.nan_to_num(columns, nan=0.0))], axis=1)
     is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
-    general = amounts[:, _own_penalties(names) == 1.0]
+    general = amounts[:, _general(names)]
     return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
 
 
 def _special(names: Sequence[str]) -> FloatArray:
     """What the penalty of each rate is multiplied with."""
-    own = _own_penalties(names)
-    of_a_mode = np.full(2 * int((own == 1.0).sum()), OF_A_MODE)
-    return np.concatenate([own, of_a_mode])
+    general = _general(names)
+    own = np.where(general, 1.0, OF_A_CLASS)
+    return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
 
 
-def _own_penalties(names: Sequence[str]) -> FloatArray:
-    """Of one, and of the amounts."""
-    return np.array([1.0, *(1.0 if name in GENERAL else OF_A_CLASS for name in names)])
+def _general(names: Sequence[str]) -> NDArray[np.bool_]:
+    """Of one and the amounts: whether it is of the whole graph."""
+    return np.array([True, *(name in GENERAL for name in names)])
 
 
 def _heights(found: FloatArray) -> FloatArray:

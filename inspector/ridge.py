@@ -43,10 +43,10 @@ def ridge(
         out = folds == fold
         rest = rows & ~out
         if rest.any():
-            weights, biases = _solve(seen[rest], wanted[rest], STRENGTHS)
+            weights, biases = solve(seen[rest], wanted[rest], STRENGTHS)
             held[:, out] = weights @ seen[out].T + biases[:, None]
     best = int(((held - wanted)[:, rows] ** 2).sum(axis=1).argmin())
-    weights, biases = _solve(seen[rows], wanted[rows], STRENGTHS[best : best + 1])
+    weights, biases = solve(seen[rows], wanted[rows], STRENGTHS[best : best + 1])
     return Line(tuple(float(weight) for weight in weights[0]), float(biases[0])), held[best]
 
 
@@ -69,7 +69,7 @@ def _straight(x: FloatArray, y: FloatArray) -> Line:
     return Line((slope,), float(y.mean() - slope * x.mean()))
 
 
-def _solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:
+def solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:
     """Weights [S, D] and biases [S] of ridges of each strength, from one decomposition."""
     x_mean, y_mean = x.mean(axis=0), y.mean()
     left, sizes, right = np.linalg.svd(x - x_mean, full_matrices=False)

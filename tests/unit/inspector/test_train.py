@@ -157,6 +157,22 @@ def test_at_the_end_the_plain_model_learns_from_the_validation_rows_too(examples
     assert np.nanmean(higher / values) > 1.02
 
 
+def test_the_network_goes_only_so_far_from_the_plain_model(examples: Examples) -> None:
+    test = examples.side("architecture", "test")
+    far = {}
+    for most in (0.05, 50.0):
+        found = work.trained(examples, work.small(most_added=most, learning_rate=0.3, epochs=3, watch="loss")).inspector
+        rows, targets = found.preparation.apply(test), found.preparation.targets
+        assert found.plains is not None
+        plainly = found.plains[0].predict(rows.raw_facts, found.preparation.facts, targets)
+        for weight in found.networks[0].parameters():  # as a training that went astray would leave it
+            weight.data.add_(1.0)
+        far[most] = float(np.nanmax(np.abs(targets.transform(found.predict(test)[0]) - plainly)))
+    assert far[0.05] < 0.06 < far[50.0]
+    with pytest.raises(BadInput, match="most_added"):
+        work.small(most_added=0.0)
+
+
 def test_it_learns(examples: Examples) -> None:
     found = work.trained(examples, work.small(plain=False, facts=False, epochs=40, learning_rate=0.01))
     losses = [row["train_loss"] for row in found.fits[0].history]

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
+from driple.inspector.executions.looks import Looks
+
 _NEVER = float("-inf")
 
 
@@ -135,8 +137,8 @@ class DenseGraphs:
     def pool_logsumexp(self, x: Tensor) -> Tensor:
         return self._hidden(x).logsumexp(1)
 
-    def dot(self, x: Tensor, query: Tensor) -> Tensor:
-        return torch.bmm(x, query.unsqueeze(-1))
+    def looks(self, x: Tensor) -> Looks:
+        return Looks(x, self.softmax)
 
     def softmax(self, scores: Tensor) -> Tensor:
         return self._hidden(scores).softmax(1)

@@ -6,6 +6,7 @@ sparse one. A layer that treats nodes one by one need not know which. Edges have
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -66,8 +67,11 @@ class Graphs(Protocol):
     def pool_logsumexp(self, x: Tensor) -> Tensor:
         """[B, F]."""
 
-    def dot(self, x: Tensor, query: Tensor) -> Tensor:
-        """[..., 1]: each node's product with the query [B, F] of its graph."""
+    def looks(self, x: Tensor) -> Callable[[Tensor], Tensor]:
+        """From a query [B, F] to the sum of x weighted by softmax of x . query [B, F].
+
+        To be asked several times, with queries that come of the answers before.
+        """
 
     def softmax(self, scores: Tensor) -> Tensor:
         """Of [..., 1], over the nodes of each graph."""

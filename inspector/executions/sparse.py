@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -99,8 +99,12 @@ class SparseGraphs:
         largest = self.pool_max(x.detach())
         return self.pool_sum((x - self.spread(largest)).exp()).log() + largest
 
-    def dot(self, x: Tensor, query: Tensor) -> Tensor:
-        return (x * self.spread(query)).sum(-1, keepdim=True)
+    def looks(self, x: Tensor) -> Callable[[Tensor], Tensor]:
+        def look(query: Tensor) -> Tensor:
+            scores = (x * self.spread(query)).sum(-1, keepdim=True)
+            return self.weighted_sum(self.softmax(scores), x)
+
+        return look
 
     def softmax(self, scores: Tensor) -> Tensor:
         return (scores - self.spread(self.pool_logsumexp(scores))).exp()

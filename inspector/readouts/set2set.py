@@ -45,13 +45,13 @@ def set2set(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) 
     bias = lstm.bias_ih + lstm.bias_hh
     found = x.new_zeros(len(steps), 2 * size)
     memory = x.new_zeros(len(steps), size)
+    look = graphs.looks(x)
     shortest = min(steps)
     for step in range(max(steps)):
         enter, forget, candidate, leave = linear(found, weight, bias).chunk(4, dim=-1)
         memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
         query = leave.sigmoid() * memory.tanh()
-        weights = graphs.softmax(graphs.dot(x, query))
-        after = torch.cat([query, graphs.weighted_sum(weights, x)], dim=-1)
+        after = torch.cat([query, look(query)], dim=-1)
         if step >= shortest:  # a graph that is done keeps its q*; its memory is not asked again
             going_on = torch.tensor([step < own for own in steps], device=x.device)
             after = torch.where(going_on[:, None], after, found)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
 from typing import IO, Optional, Protocol, Sequence
 
 from driple.contracts.errors import DripleError
+from driple.contracts.rundir import NO_ROOM
 
 
 class Main(Protocol):
@@ -40,10 +40,12 @@ def command(main: Main) -> Main:
         except KeyboardInterrupt:
             code = 130
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO) or error.filename is not None:
+            if error.errno not in NO_ROOM:
                 raise
-            _discard(sys.stdout)
-            print(f"cannot write the output: {error.strerror}", file=sys.stderr)
+            if error.filename is None:  # not said by `replacing`: so it is what we print
+                _discard(sys.stdout)
+            name = "the output" if error.filename is None else printable(str(error.filename))
+            print(f"cannot write {name}: {error.strerror}", file=sys.stderr)
             code = 1
         return code
 

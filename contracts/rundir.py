@@ -11,10 +11,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Iterator, Union
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What a disk says that does not take what is written to it."""
 
 
 class RunPaths:
@@ -56,7 +60,7 @@ def file_name(task: str) -> str:
 def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
-    On an error the old file stays and the new one is removed.
+    On an error the old file stays and the new one is removed. An error of the disk says the file's name.
     """
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.urandom(16).hex()}.partial")
@@ -66,7 +70,9 @@ def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(beside, target)
-    except BaseException:  # also KeyboardInterrupt: nothing half-written may stay
+    except BaseException as error:  # also KeyboardInterrupt: nothing half-written may stay
         with suppress(FileNotFoundError):
             beside.unlink()
+        if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename in (None, str(beside)):
+            error.filename = str(target)
         raise

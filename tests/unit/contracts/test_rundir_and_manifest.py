@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,3 +136,25 @@ def test_replacing_follows_the_umask(tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_a_disk_that_takes_no_more_is_one_line_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    program = """if True:
+        import resource, sys
+        from driple.contracts.guard import command
+        from driple.contracts.rundir import replacing
+
+        def write(argv=None):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+            with replacing(sys.argv[1], "wb") as stream:
+                stream.write(bytes(8192))
+            return 0
+
+        sys.exit(command(write)())
+    """
+    found = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (1, f"cannot write {path}: File too large\n")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

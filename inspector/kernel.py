@@ -21,8 +21,6 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-OUTLYING = 3.0
-"""Deviations: a fact further out counts as this far, or it alone would make rows strangers."""
 _DIGITS = 5
 """Of scaled facts, as they are kept."""
 
@@ -49,7 +47,7 @@ class Kernel:
     def predict(self, seen: FloatArray) -> FloatArray:
         """[n, 12] from scaled facts [n, D]; 0 for a target that is not predicted."""
         found = np.zeros((len(seen), len(COLUMNS)))
-        squares = _squares(_near(seen), np.asarray(self.points))
+        squares = _squares(np.round(seen, _DIGITS), np.asarray(self.points))
         for place, weights in enumerate(self.weights):
             if weights is not None:
                 found[:, place] = self.means[place] + _alike(squares, self.widths[place]) @ np.asarray(weights)
@@ -64,7 +62,7 @@ class Kernel:
             wanted: [n, 12], scaled targets; NaN where null.
             folds: [n], which rows are held back together.
         """
-        points = _near(seen)
+        points = np.round(seen, _DIGITS)
         squares = _squares(points, points)
         held = np.zeros(wanted.shape)
         widths, means = np.ones(len(COLUMNS)), np.zeros(len(COLUMNS))
@@ -104,10 +102,6 @@ def _held_back(alike: FloatArray, wanted: FloatArray, mask: NDArray[np.bool_], f
         for number, penalty in enumerate(PENALTIES):
             held[number][:, out] = (means + seen @ (turned / (sizes + penalty)[:, None])).T
     return held
-
-
-def _near(seen: FloatArray) -> FloatArray:
-    return np.round(np.clip(seen, -OUTLYING, OUTLYING), _DIGITS)
 
 
 def _squares(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -39,6 +39,9 @@ Lines = tuple[Line | None, ...]
 
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
+OUTLYING = 3.0
+"""Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
+make rows strangers to a kernel."""
 MARGIN = 0.1
 """Share of the training range that a bounded prediction may lie outside of it."""
 
@@ -83,7 +86,7 @@ class Plain:
 
     def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler) -> FloatArray:
         """[n, 12], scaled, from facts [n, len(FACTS)]; 0 for a target that is not predicted."""
-        seen = scale.transform(facts)
+        seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts)
         by_law = np.nan_to_num(targets.transform(self.law.estimate(facts)), nan=0.0)
         by_kernel = self.kernel.predict(seen)
@@ -118,7 +121,7 @@ class Plain:
             targets: of the targets.
             elsewhere: the plain model of another setting.
         """
-        seen, wanted = scale.transform(facts), targets.transform(values)
+        seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts)
         law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
         law_held = np.nan_to_num(targets.transform(law_held), nan=0.0)
@@ -167,6 +170,11 @@ class Elsewhere:
     def predict(self, facts: FloatArray) -> FloatArray:
         """[n, 12], scaled as there, from facts [n, len(FACTS)]."""
         return self.plain.predict(facts, self.facts, self.targets)
+
+
+def _seen(facts: FloatArray, scale: FactScaler) -> FloatArray:
+    """Facts as ridge and kernel see them; the law takes amounts of work as they are."""
+    return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
 
 
 def _near(said: Mapping[str, FloatArray], place: int, lowest: float, highest: float) -> dict[str, FloatArray]:

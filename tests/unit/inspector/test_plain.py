@@ -93,6 +93,22 @@ def test_only_the_law_of_durations_goes_beyond_what_was_seen() -> None:
     assert said[:, FLAT].max() < 1.1 * values[:, FLAT].max()
 
 
+def test_for_a_ridge_a_fact_is_only_so_far_out() -> None:
+    plain, _, scale, targets = fitted()
+    facts, _ = rows()
+    shares = tuple(tuple(float(kind == "ridge") for kind in KINDS) if place == POWER else None for place in range(12))
+    ridge = dataclasses.replace(plain, shares=shares)
+    said = []
+    for added in (50.0, 100.0):  # one makes it larger, the other smaller: together they stay in the range of the target
+        far = facts.copy()
+        for name in ("log_megaflops", "log_kilobytes"):
+            far[:, FACTS.index(name)] += added
+        said.append(ridge.predict(far, scale, targets)[:, POWER])
+    assert np.array_equal(*said)
+    assert (said[0] > ridge.lowest[POWER]).all()
+    assert (said[0] < ridge.highest[POWER]).all()
+
+
 def test_families_stay_together() -> None:
     folds = folds_of(["vgg", "resnet", "vgg", "nmt"], 4)
     assert folds[0] == folds[2]

@@ -11,6 +11,7 @@ and would do it again at each start. Another version of Python passes over these
 from __future__ import annotations
 
 import importlib.util
+import io
 import marshal
 import sys
 import zipfile
@@ -54,18 +55,30 @@ def build(path: Path) -> None:
     Raises:
         BadInput: nvidia-ml-py is not installed here, or the file cannot be written.
     """
-    contents = _contents()
+    content = archive()
     try:
         with replacing(path, "wb") as stream:
-            stream.write(b"#!/usr/bin/env python3\n")
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-                for name in sorted(contents):
-                    entry = zipfile.ZipInfo(name, _EPOCH)
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    archive.writestr(entry, contents[name])
+            stream.write(content)
         path.chmod(path.stat().st_mode | 0o111)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
+
+
+def archive() -> bytes:
+    """The file's content.
+
+    Raises:
+        BadInput: nvidia-ml-py is not installed here.
+    """
+    stream = io.BytesIO(b"#!/usr/bin/env python3\n")
+    stream.seek(0, io.SEEK_END)
+    contents = _contents()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in sorted(contents):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            packed.writestr(entry, contents[name])
+    return stream.getvalue()
 
 
 def _contents() -> Dict[str, bytes]:
@@ -101,14 +114,17 @@ def _folder(package: str) -> Path:
 
 @command
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Builds it and says how large it is."""
+    """Builds it and, where it is a file, says how large it is."""
     parser = CommandParser(
         prog=PROG,
         description="Build the sampler as one file for hosts that have nothing but python3 >= 3.8.",
         example=f"{PROG} driple-sample.pyz",
     )
-    parser.add_argument("file", type=Path, help="where to put it")
+    parser.add_argument("file", type=Path, help="where to put it; - for standard output")
     path = parser.parse_args(argv).file
+    if str(path) == "-":
+        sys.stdout.buffer.write(archive())
+        return 0
     build(path)
     print(f"{path}: {path.stat().st_size} bytes")
     return 0

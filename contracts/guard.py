@@ -53,6 +53,14 @@ def command(main: Main) -> Main:
     return guarded
 
 
+def tell(text: str) -> None:
+    """Prints what a command ends with. A reader that has gone is no reason for another exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _discard(sys.stdout)
+
+
 def _discard(*streams: Optional[IO[str]]) -> None:
     """Lets what is still buffered go nowhere, or Python complains of it once more at exit."""
     for stream in streams:

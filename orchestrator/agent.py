@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,17 +41,9 @@ class Agent:
 
 
 def build_agent() -> Agent:
-    """Builds it by its room's own command; the rooms meet in files."""
-    with tempfile.TemporaryDirectory(prefix="driple-") as folder:
-        path = Path(folder) / "agent.pyz"
-        built = subprocess.run(
-            [sys.executable, "-m", "driple.agents.bundle", str(path)],
-            capture_output=True,
-            text=True,
-            timeout=BUILD_S,
-            check=False,
-        )
-        if built.returncode != 0:
-            raise RunFailed(f"the sampler's file could not be built: {built.stderr.strip()}")
-        content = path.read_bytes()
-    return Agent(content, hashlib.sha256(content).hexdigest())
+    """Builds it by its room's own command, through a pipe: a controller that is killed meanwhile leaves no file."""
+    command = [sys.executable, "-m", "driple.agents.bundle", "-"]
+    built = subprocess.run(command, capture_output=True, timeout=BUILD_S, check=False)
+    if built.returncode != 0:
+        raise RunFailed(f"the sampler's file could not be built: {built.stderr.decode(errors='replace').strip()}")
+    return Agent(built.stdout, hashlib.sha256(built.stdout).hexdigest())

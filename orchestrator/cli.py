@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
+from driple.contracts.guard import tell
 
 if TYPE_CHECKING:
     from driple.orchestrator.experiment import Experiment
@@ -124,9 +125,9 @@ def _run(
     )
     summary = board.summary_json(experiment.name, str(arguments.output), len(done), results)
     if arguments.json:
-        print(json.dumps(summary))
+        tell(json.dumps(summary))
     elif results:
-        print(board.summary_text(results))
+        tell(board.summary_text(results))
     notify.tell(FINISHED, summary, wait=True)
     if summary["counts"]["failed"]:
         return 1

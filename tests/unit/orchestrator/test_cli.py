@@ -89,6 +89,17 @@ def test_a_reader_of_faults_that_stops_early_still_sees_exit_code_2(tmp_path: Pa
     assert (result.returncode, result.stderr) == (2, "")
 
 
+def test_a_reader_that_has_gone_before_the_summary_does_not_make_a_failed_sweep_good(tmp_path: Path) -> None:
+    """On a port of this machine where nobody answers."""
+    (tmp_path / "hosts.yaml").write_text("hosts: {a: {address: 127.0.0.1, port: 9}, b: {address: 127.0.0.2, port: 9}}")
+    path = tmp_path / "x.yaml"
+    path.write_text("setting: cpu-p1w1-1g\nsteps: 1\nhosts: hosts.yaml\nworkloads: [{model: ncf}]")
+    run = f"{DRIPLE_RUN} {shlex.quote(str(path))} --output {shlex.quote(str(tmp_path))} --wait-for-hosts 1s"
+    result = shell(f"{run} > >(exec true)")
+    assert result.returncode == 1, result.stderr
+    assert "Broken" not in result.stderr
+
+
 @pytest.mark.parametrize(
     ("redirection", "code", "message"),
     [(">&-", 0, ""), (">/dev/full", 1, "cannot write the output: No space left on device\n")],

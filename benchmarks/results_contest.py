@@ -20,7 +20,7 @@ Made = TypeVar("Made")
 
 SOURCE = "cpu-p1w2-1g"
 """The setting that others are transferred from."""
-PAPER_EPOCHS = 100
+PAPER_EPOCHS = 50
 """The published recipe would go on for thousands."""
 
 

@@ -102,10 +102,21 @@ def _accuracy(found: Found, noise: Found) -> list[str]:
     return [
         *lines,
         f"The published recipe was stopped after {found['paper_epochs']} epochs; its own patience would let it go on "
-        "for thousands. Where `driple` is said to reach its best validation error in a part of its time, that is the "
-        "time to the epoch that had it, not to the last; the preparation of both is counted.",
+        "for thousands. Times to its best validation error are over the time that it took itself to the epoch that had "
+        "it, and over the time of all these epochs; the preparation of both is counted.",
         "",
     ]
+
+
+def _reached(shares: Sequence[Found | None]) -> str:
+    there = [share for share in shares if share is not None]
+    if not there:
+        return "never"
+    to_best, whole = ([share[name] for share in there] for name in ("to_best", "whole"))
+    return (
+        f"with {len(there)} of {len(shares)} seeds, in {statistics.median(to_best):.3f} of its time to it "
+        f"({_range(to_best, 3)}), {statistics.median(whole):.3f} of its whole time ({_range(whole, 3)})"
+    )
 
 
 def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
@@ -121,12 +132,11 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
     for name, rows in sorted(predictors.items(), key=lambda each: statistics.mean(_all(each[1], "nrmse"))):
         seconds = statistics.median(row["seconds"] for row in rows)
         lines.append(f"| {name} | {_spread(_all(rows, 'nrmse'))} | {_spread(_all(rows, 'mape'))} | {seconds:.1f} |")
-    shares = [share for share in one["share_of_papers_time"] if share is not None]
     ratio = statistics.mean(_all(predictors["driple"], "nrmse")) / statistics.mean(_all(predictors["paper"], "nrmse"))
-    reached = f"in {statistics.median(shares):.3f} of its time ({_range(shares, 3)})" if shares else "never"
     lines += [
         "",
-        f"`driple` reaches the best validation NRMSE of `paper` {reached}, and ends at {ratio:.2f} of its test NRMSE.",
+        f"`driple` reaches the best validation NRMSE of `paper` {_reached(one['share_of_papers_time'])}, and ends at "
+        f"{ratio:.2f} of its test NRMSE.",
         "",
         "NRMSE / MAPE of each target:",
         "",

@@ -6,11 +6,10 @@ Of the network alone: beside a plain model, differences between networks would h
 from __future__ import annotations
 
 import statistics
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from results_contest import contestants, figures, overall, say, settings_in, timed
+from results_contest import contestants, figures, overall, say, settings_in
 
 from driple.inspector.config import GRUS, LAYERS, READOUTS, changed
 from driple.inspector.data import read_examples
@@ -47,15 +46,13 @@ def measure(datasets: Path) -> dict[str, Any]:
     for choice, options in CHOICES.items():
         for option, change in options.items():
             errors: list[list[float]] = []
-            seconds: list[float] = []
             for examples in loaded:
                 test = examples.side("architecture", "test")
                 errors.append([])
                 for seed in range(SEEDS):
                     config = changed(base, **change)
-                    trained, took = timed(partial(train_inspector, examples, config, seed=seed))
+                    trained = train_inspector(examples, config, seed=seed)
                     errors[-1].append(overall(figures(test, trained.inspector.predict(test)[0])))
-                    seconds.append(took)
-            found.setdefault(choice, {})[option] = {"nrmse": errors, "seconds": seconds}
+            found.setdefault(choice, {})[option] = {"nrmse": errors}
             say(f"{choice} {option}: {[round(statistics.mean(each), 3) for each in errors]}")
     return {"settings": settings, "choices": found}

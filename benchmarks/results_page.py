@@ -181,14 +181,14 @@ def _design(found: Found) -> list[str]:
         "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
         f"seeds on {' and '.join(settings)}. What `driple` has is in bold.",
         "",
-        *_head("choice", "option", *settings, "seconds"),
+        *_head("choice", "option", *settings),
     ]
     ours = {"grouping": "uniform:20", "layer": "gin", "GRU": "state", "K": "3", "readout": "cost"}
     for choice, options in found["choices"].items():
         for option, one in options.items():
             shown = f"**{option}**" if ours[choice] == option else option
             cells = " | ".join(_spread(errors) for errors in one["nrmse"])
-            lines.append(f"| {choice} | {shown} | {cells} | {statistics.median(one['seconds']):.1f} |")
+            lines.append(f"| {choice} | {shown} | {cells} |")
     return [*lines, ""]
 
 

@@ -251,9 +251,7 @@ def draw(found: Found, folder: Path) -> None:
     from matplotlib import pyplot
 
     settings = found["accuracy"]["figures"]["settings"]
-    figure, axes = pyplot.subplots(
-        1, len(settings), figsize=(4 * len(settings), 3.2), layout="constrained"
-    )
+    figure, axes = pyplot.subplots(1, len(settings), figsize=(4 * len(settings), 3.2), layout="constrained")
     for axis, (setting, splits) in zip(axes, settings.items(), strict=True):
         for place, split in enumerate(splits):
             for number, name in enumerate(MAIN):

@@ -149,7 +149,7 @@ def test_garbage_on_stdout_and_a_model_that_ignores_sigterm(rig: Rig, tmp_path: 
     assert [result.status for result in results] == ["not done"]
     assert rig.left() == [] and not half_done(tmp_path)
     assert not list((tmp_path / "traces" / "faults").glob("cpu-*"))
-    (again,), seen = rig.sweep(tmp_path, workload=OWN, length="steps: 5")
+    (again,), seen = rig.sweep(tmp_path, workload=OWN, length="duration: 4s")
     assert again.status == "sealed" and seen.failures == []
     check_recovered(rig, tmp_path, attempts=1)
     (log,) = (tmp_path / "traces" / "faults").glob("*/logs/worker-0.log")
@@ -161,7 +161,7 @@ def test_a_run_that_cannot_work_is_given_up_and_others_go_on(rig: Rig, tmp_path:
     workload = (
         "{model: 'broken.py:build', dataset: cifar10, batch_size: 4}\n  - {model: lenet, image_size: 32, batch_size: 2}"
     )
-    results, seen = rig.sweep(tmp_path, workload=workload, length="steps: 5")
+    results, seen = rig.sweep(tmp_path, workload=workload, length="steps: 30")
     assert [result.status for result in results] == ["failed", "sealed"]
     # Bad input stays bad: it is not tried again.
     assert len(seen.failures) == 1 and "no such layer" in str(seen.failures[0])

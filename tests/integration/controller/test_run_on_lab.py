@@ -102,7 +102,7 @@ def test_what_is_sealed_is_not_done_again(rig: Rig, sealed: tuple[Path, Manifest
 
 
 def test_tasks_with_a_python_of_their_own(rig: Rig, tmp_path: Path) -> None:
-    (result,), _ = rig.sweep(tmp_path, cold=True, length="steps: 5")
+    (result,), _ = rig.sweep(tmp_path, cold=True, length="steps: 30")
     assert result.status == "sealed"
     assert {task.started_by for task in manifest_of(tmp_path).tasks} == {"python"}
     assert rig.left() == []

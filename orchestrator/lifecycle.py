@@ -163,7 +163,8 @@ class Attempt:
         least = measurement.warmup_steps + (measurement.steps or 1)
         for state in self.states.values():
             if not state.summary:
-                why = f"the sampler of {state.where} left no summary (a run of a second may end before it begins: ask for more)"
+                hint = "a run of a second may end before it begins: ask for more steps"
+                why = f"the sampler of {state.where} left no summary ({hint})"
                 raise self._listener.failed(state, why, sampler=True)
             if state.is_worker and int(state.finished.get("steps", state.steps)) < least:
                 raise self._listener.failed(state, f"{state.where} did {state.steps} steps, expected {least}")

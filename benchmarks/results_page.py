@@ -11,6 +11,7 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from driple.contracts.metrics import COLUMNS
+from driple.inspector.config import preset
 from driple.inspector.nearness import VERDICTS
 
 Found = dict[str, Any]
@@ -183,7 +184,15 @@ def _design(found: Found) -> list[str]:
         "",
         *_head("choice", "option", *settings),
     ]
-    ours = {"grouping": "uniform:20", "layer": "gin", "GRU": "state", "K": "3", "readout": "cost"}
+    driple = preset("driple")
+    network = driple.network
+    ours = {
+        "grouping": driple.grouping,
+        "layer": network.layer,
+        "GRU": network.gru,
+        "K": network.depth,
+        "readout": network.readout,
+    }
     for choice, options in found["choices"].items():
         for option, one in options.items():
             shown = f"**{option}**" if ours[choice] == option else option

@@ -72,7 +72,7 @@ class Attempt:
         self._listener.on_started = self._starter.started
         try:
             return self._go()
-        except BaseException:
+        except BaseException:  # also KeyboardInterrupt: nothing of the run may go on
             self.stop()
             raise
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from old_pythons import old_python
 
 from driple.agents.bundle import build
 
@@ -27,22 +27,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def starts(python: str | None) -> bool:
-    """Whether it is there and runs: version managers put names on PATH behind which there is nothing."""
-    if python is None:
-        return False
-    check = [python, "-c", "import sys; sys.exit(sys.version_info < (3, 8))"]
-    return subprocess.run(check, capture_output=True, timeout=60).returncode == 0
-
-
-PYTHONS = [sys.executable, *(f"python3.{minor}" for minor in (8, 9))]
-
-
-@pytest.mark.parametrize("python", PYTHONS, ids=lambda path: Path(path).name)
-def test_it_runs_with_nothing_installed(python: str, archive: Path, tmp_path: Path, start: Callable[..., Any]) -> None:
-    found = shutil.which(python)
-    if not starts(found):
-        pytest.skip(f"no {python} here")
+@pytest.mark.parametrize("minor", [None, 8, 9], ids=["this", "3.8", "3.9"])
+def test_it_runs_with_nothing_installed(
+    minor: int | None, archive: Path, tmp_path: Path, start: Callable[..., Any]
+) -> None:
+    found = Path(sys.executable) if minor is None else old_python(minor)
+    if found is None:
+        pytest.skip(f"Python 3.{minor} is not installed")
     # -I and an empty environment: the host has neither this project nor anything of ours.
     options = ["--hz", "100", "--for", "0.5", "--nic", "lo", "--flows", "10", "--pid", str(os.getpid())]
     process = start(found, "-I", archive, *options, "--out", tmp_path / "x.parquet", "--json", env={})

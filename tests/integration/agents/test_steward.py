@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import resource
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 from nvml_stub import build as build_stub
+from old_pythons import old_python
 from stewarding import COMMAND, Steward, Stewards, lives
 
 from driple.agents.bundle import build
@@ -39,21 +39,11 @@ def steward(stewards: Stewards) -> Steward:
     return stewards.ready()
 
 
-def oldest() -> Path | None:
-    """An old Python that hosts may have: on PATH, or installed beside this one."""
-    beside = Path(sys.base_prefix).parent
-    named = [shutil.which(f"python3.{minor}") for minor in (8, 9)]
-    for found in [*sorted(beside.glob("3.[89].*/bin/python3.[89]")), *map(Path, filter(None, named))]:
-        if subprocess.run([found, "-c", ""], capture_output=True, timeout=60).returncode == 0:
-            return found
-    return None
-
-
 @pytest.mark.parametrize("python", ["this", "oldest"])
 def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path: Path, stewards: Stewards) -> None:
-    found = oldest() if python == "oldest" else Path(sys.executable)
+    found = old_python(8, 9) if python == "oldest" else Path(sys.executable)
     if found is None:
-        pytest.skip("no old Python here")
+        pytest.skip("neither Python 3.8 nor 3.9 is installed")
     build(tmp_path / "agent.pyz")
     # -I and hardly an environment: the host has neither this project nor anything of ours.
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from old_pythons import old_python
 
 OLDEST = (3, 8)
 
@@ -34,20 +34,11 @@ def test_syntax_of_the_oldest_python(checkout: Path) -> None:
         ast.parse(path.read_text(), feature_version=OLDEST)
 
 
-def old_python() -> str | None:
-    """An interpreter as old as a host's may be, if this machine has one that starts."""
-    for name in ("python3.8", "python3.9"):
-        found = shutil.which(name)
-        if found and subprocess.run([found, "-V"], capture_output=True, timeout=60).returncode == 0:
-            return found
-    return None
-
-
-@pytest.mark.skipif(old_python() is None, reason="no python3.8 or python3.9 on this machine")
+@pytest.mark.skipif(old_python(8, 9) is None, reason="neither Python 3.8 nor 3.9 is installed")
 def test_imports_in_the_oldest_python(checkout: Path) -> None:
     modules = ", ".join(f"driple.contracts.{path.stem}" for path in sources(checkout) if path.stem != "__init__")
     result = subprocess.run(
-        [str(old_python()), "-c", f"import {modules}"],
+        [str(old_python(8, 9)), "-c", f"import {modules}"],
         cwd=checkout / "typings",
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Pythons as old as a host's may be: on PATH, or beside the one that runs the tests, where version managers put them."""
+"""Pythons as old as a host may have: on PATH, or beside the one that runs the tests, as version managers put them."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
     begin, begin_cpu = time.monotonic(), time.process_time()
     _forget_peak()
     gc.disable()  # while all that is made is kept, looking for what is not costs a tenth of the time
-    built = replica.build(job, int(task.partition(":")[2]))
+    built = replica.build(job, int(task.partition(":")[2]), to_run=False)
     graph = graphdump.of_replica(built, job, task)
     graphdump.write(graph, out)
     del built

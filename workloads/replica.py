@@ -7,6 +7,7 @@ variables are not nostalgia alone: a resource variable is read again from its se
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Replica:
     global_step: Any
     """The job's step after this one. In async mode it is read after the update, so two workers may see the same."""
     init_op: Any
-    """Run once, by worker 0."""
+    """Run once, by worker 0. None where the graph was built to be looked at."""
     chief_op: Any
     """In sync mode, what worker 0 runs over and over beside its steps: aggregate, apply, let the workers go on."""
 
@@ -50,8 +51,13 @@ def use_tf1() -> None:
     v1.disable_v2_behavior()
 
 
-def build(job: JobSpec, index: int) -> Replica:
-    """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first."""
+def build(job: JobSpec, index: int, to_run: bool = True) -> Replica:
+    """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first.
+
+    Args:
+        to_run: False leaves out how the weights get their first values. The training graph is the same without them,
+            and they are a third of all ops that are made.
+    """
     import tensorflow.compat.v1 as v1
 
     from driple.workloads import inputs, optimisers
@@ -59,7 +65,7 @@ def build(job: JobSpec, index: int) -> Replica:
 
     run = job.run
     graph = v1.Graph()
-    with graph.as_default(), v1.variable_creator_scope(_ref_variable), v1.device(cluster.device_setter(job, index)):
+    with graph.as_default(), _variables(to_run), v1.device(cluster.device_setter(job, index)):
         # Worker 0 sets the initial weights, so seeds may differ between workers, and dropout masks then do too.
         v1.set_random_seed(run.seed * 1009 + index)
         global_step = v1.train.create_global_step()  # the first variable, so on server 0 whatever the sharding
@@ -92,13 +98,22 @@ def build(job: JobSpec, index: int) -> Replica:
             loss=built.loss,
             train_op=train_op,
             global_step=after,
-            init_op=v1.global_variables_initializer(),
+            init_op=v1.global_variables_initializer() if to_run else None,
             chief_op=chief_op,
         )
 
 
-def _ref_variable(make: Callable[..., Any], **options: Any) -> Any:
-    return make(**{**options, "use_resource": False})
+def _variables(to_run: bool) -> AbstractContextManager[None]:
+    import tensorflow.compat.v1 as v1
+
+    def ref_variable(make: Callable[..., Any], **options: Any) -> Any:
+        first, shape, dtype = options.get("initial_value"), options.get("shape"), options.get("dtype")
+        if not to_run and callable(first) and shape is not None and dtype is not None:
+            options["initial_value"] = lambda: v1.placeholder(dtype, shape)
+        return make(**{**options, "use_resource": False})
+
+    scope: AbstractContextManager[None] = v1.variable_creator_scope(ref_variable)
+    return scope
 
 
 def _data_dir(job: JobSpec, index: int) -> str | None:

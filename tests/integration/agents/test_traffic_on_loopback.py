@@ -32,7 +32,7 @@ def settle(flushes=2):
 TRANSFER = (
     SETTLE
     + """
-import socket, threading
+import socket, struct, threading
 sent = int(sys.argv[2])
 listener = socket.socket(socket.AF_INET6)
 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -48,7 +48,8 @@ for _ in range(10):
     client.sendall(bytes(sent // 10)); time.sleep(0.03)
 thread.join()
 settle()
-print(client.getsockname()[1], listener.getsockname()[1])
+(retransmitted,) = struct.unpack_from("=I", client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 100)
+print(client.getsockname()[1], listener.getsockname()[1], retransmitted)
 """
 )
 
@@ -101,7 +102,7 @@ def test_counters_and_flows_tell_the_bytes_that_were_sent(
     quality = about["sources"]["nic"]
     assert (quality["way"], quality["resets"], quality["wraps"], quality["vanished"]) == ("netlink", 0, 0, 0)
 
-    client_port, server_port = map(int, stdout.split())
+    client_port, server_port, retransmitted = map(int, stdout.split())
     by_port: dict[int, list[dict[str, Any]]] = {}
     for row in flows.to_pylist():
         assert (row["local_address"], row["remote_address"]) == ("127.0.0.1", "127.0.0.1")
@@ -117,7 +118,8 @@ def test_counters_and_flows_tell_the_bytes_that_were_sent(
     assert sender[-1]["bytes_received"] == 0
     assert [row["bytes_acked"] for row in sender] == sorted(row["bytes_acked"] for row in sender)
     assert {row["of_task"] for row in sender[5:]} == {1}
-    assert {row["retransmits"] for row in sender} == {0}
+    # None on a quiet machine; on a busy one the sender may lose patience even here.
+    assert (sender[0]["retransmits"], sender[-1]["retransmits"]) == (0, retransmitted)
     assert about["tables"]["flows"]["most_flows"] == 2
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from local_jobs import COMMAND, MakeFolder, WarmHost, make_job
+from small_graphs import workload
+
+from driple.workloads import graphdump, replica
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 
@@ -47,6 +51,51 @@ def test_the_graph_that_was_extracted_is_the_graph_that_ran(warm: WarmHost, fold
     for update in ("sync", "async"):
         assert read(tmp_path / f"{update}-ran.parquet") == read(tmp_path / f"{update}.parquet")
     assert len(read(tmp_path / "sync.parquet")["nodes"]) > len(read(tmp_path / "async.parquet")["nodes"])
+
+
+OWN = """
+import tf_keras
+
+def tiny(image, *, classes, width):
+    x = tf_keras.layers.Conv2D(int(16 * width), 3)(image)
+    return tf_keras.layers.Dense(classes)(tf_keras.layers.Flatten()(x))
+
+def by_hand(image, *, classes, width):
+    import tensorflow.compat.v1 as v1
+
+    flat = v1.reshape(image, [image.shape[0], -1])
+    first = v1.get_variable("first", [flat.shape[1], classes], initializer=v1.initializers.glorot_normal())
+    second = v1.Variable(v1.zeros([classes]), name="second")
+    third = v1.Variable(lambda: v1.random.normal([classes]), name="third")
+    return flat @ first + second * third
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "optimiser", "update"),
+    [
+        ("densenet40_k12", "rmsprop", "sync"),
+        ("nmt_small", "adam", "async"),
+        ("transformer_relative", "adam", "sync"),
+        ("ncf", "momentum", "async"),
+        ("nasnet", "sgd", "async"),
+        ("OWN:by_hand", "momentum", "sync"),
+    ],
+)
+def test_the_graph_is_the_same_without_the_first_values_of_its_weights(
+    model: str, optimiser: str, update: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    own = {"dataset": "cifar10"} if model.startswith("OWN") else {}
+    work = workload(model.replace("OWN", str(tmp_path / "own.py")), optimiser=optimiser, update=update, **own)
+    job = make_job("cpu-p2w2-1g")
+    job = replace(job, run=replace(job.run, workload=work))
+    replica.use_tf1()
+    to_run, to_look_at = replica.build(job, 0), replica.build(job, 0, to_run=False)
+    dumped = [graphdump.of_replica(built, job, "worker:0") for built in (to_run, to_look_at)]
+    assert dumped[0] == dumped[1]
+    made = [len(built.graph.get_operations()) for built in (to_run, to_look_at)]
+    assert made[1] < 0.95 * made[0]
 
 
 def test_several_models_in_parallel_for_a_gpu_setting(tmp_path: Path) -> None:
@@ -155,15 +204,6 @@ def test_a_graphdef_of_the_users_own_and_broken_ones(tmp_path: Path) -> None:
     (edge,) = [edge for edge in binary["edges"] if edge["dst"] == names.index("second")]
     assert (names[edge["src"]], edge["output"], edge["kind"]) == ("parts", 1, "data")
     assert binary["nodes"][names.index("words")]["output_bytes"] is None
-
-
-OWN = """
-import tf_keras
-
-def tiny(image, *, classes, width):
-    x = tf_keras.layers.Conv2D(int(16 * width), 3)(image)
-    return tf_keras.layers.Dense(classes)(tf_keras.layers.Flatten()(x))
-"""
 
 
 def test_a_model_of_the_users_own_is_a_workload_like_any_other(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class RoundRobin:
 def device_setter(job: JobSpec, index: int) -> Any:
     """For `v1.device`: variables go to parameter servers, all else to this worker."""
     import tensorflow.compat.v1 as v1
+    from tensorflow.python.training.device_setter import STANDARD_PS_OPS
 
     servers = job.run.setting.servers
     if servers == 0:
@@ -70,9 +71,20 @@ def device_setter(job: JobSpec, index: int) -> Any:
     sharding: Callable[[Any], int] = (
         Balanced(servers) if job.run.workload.sharding == "balanced" else RoundRobin(servers)
     )
-    return v1.train.replica_device_setter(
+    choose = v1.train.replica_device_setter(
         ps_tasks=servers, ps_device=SERVER_DEVICE, worker_device=worker_device(job, index), ps_strategy=sharding
     )
+    chosen: dict[str, str] = {}
+
+    def device(op: Any) -> str:
+        if op.type in STANDARD_PS_OPS:
+            return str(choose(op))
+        asked = op.device
+        if asked not in chosen:  # else it is merged again for each of 20 000 ops
+            chosen[asked] = choose(op)
+        return chosen[asked]
+
+    return device
 
 
 def variable_bytes(shape: Sequence[int], item_bytes: int) -> int:

@@ -183,7 +183,7 @@ def _nodes_and_edges(definition: Any, graph: Any) -> tuple[list[Node], list[Edge
                 shapes=shapes,
                 dtypes=[output.dtype.base_dtype.name for output in op.outputs],
                 output_bytes=_bytes(shapes, [_size(output.dtype) for output in op.outputs]),
-                flops=_flops(graph, op),
+                flops=_flops(graph, op, item),
             )
         )
         edges += [_edge(text, position, index) for text in item.input]
@@ -230,7 +230,7 @@ def _bytes(shapes: Sequence[list[int] | None], sizes: Sequence[int | None]) -> i
     return total
 
 
-def _flops(graph: Any, op: Any) -> int | None:
+def _flops(graph: Any, op: Any, definition: Any) -> int | None:
     import tensorflow.python.profiler.internal.flops_registry  # noqa: F401  (registers the formulas)
     from tensorflow.python.framework import ops
 
@@ -241,7 +241,7 @@ def _flops(graph: Any, op: Any) -> int | None:
         known = kernel.is_fully_defined() and out.is_fully_defined()
         return 2 * kernel[0] * kernel[1] * int(out.num_elements()) if known else None
     try:
-        value = ops.get_stats_for_node_def(graph, op.node_def, "flops").value
+        value = ops.get_stats_for_node_def(graph, definition, "flops").value
     except (ValueError, TypeError, AssertionError):  # the formulas want shapes that are known
         return None
     return None if value is None else int(value)

@@ -74,11 +74,9 @@ def by_hand(image, *, classes, width):
 @pytest.mark.parametrize(
     ("model", "optimiser", "update"),
     [
-        ("densenet40_k12", "rmsprop", "sync"),
+        ("mobilenet", "rmsprop", "sync"),
         ("nmt_small", "adam", "async"),
-        ("transformer_relative", "adam", "sync"),
-        ("ncf", "momentum", "async"),
-        ("nasnet", "sgd", "async"),
+        ("ncf", "sgd", "async"),
         ("OWN:by_hand", "momentum", "sync"),
     ],
 )

@@ -115,7 +115,8 @@ def _variables(to_run: bool) -> AbstractContextManager[None]:
     def ref_variable(make: Callable[..., Any], **options: Any) -> Any:
         shape, dtype = options.get("shape"), options.get("dtype")
         if not to_run and callable(options.get("initial_value")) and shape is not None and dtype is not None:
-            options["initial_value"] = functools.partial(nothing, v1.as_dtype(dtype), tuple(v1.TensorShape(shape).as_list()))
+            sizes = tuple(v1.TensorShape(shape).as_list())
+            options["initial_value"] = functools.partial(nothing, v1.as_dtype(dtype), sizes)
         return make(**{**options, "use_resource": False})
 
     scope: AbstractContextManager[None] = v1.variable_creator_scope(ref_variable)

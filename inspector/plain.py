@@ -10,8 +10,10 @@ A blend is the mean of the training rows, and of each model so much of its dista
     y = mean + sum over models k of share_k * (y_k - mean)        share_k >= 0, together at most 1
 
 The law knows how much longer more work takes, however much more. Ridge and kernel go astray beyond what they have seen,
-and the height of a burst has its limits, so these stay near the range of the training rows. A transfer to a setting of
-which little is measured has too few rows for a law of its own, and enough for two numbers.
+so they stay near the range of the training rows. Where the law says that a time lies beyond it, they follow, by as much
+of the way as the law was right about training rows held back: a blend with two that stay behind would call the largest
+graphs far too small. The height of a burst has its limits, and stays near the range whoever says it. A transfer to a
+setting of which little is measured has too few rows for a law of its own, and enough for two numbers.
 
 Shares are those that err least on training rows held back, whole families at a time where families are known, because
 an inspector is asked about families that it has not seen. The network then learns what the blend leaves over. It is
@@ -39,7 +41,7 @@ Lines = tuple[Line | None, ...]
 
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
-OUTLYING = 3.0
+OUTLYING = 2.0
 """Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
 make rows strangers to a kernel."""
 MARGIN = 0.1
@@ -60,6 +62,8 @@ class Plain:
     """Of the training rows, scaled; likewise the least and the greatest."""
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
+    reach: tuple[float, ...] = (0.0,) * len(COLUMNS)
+    """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
     elsewhere: Elsewhere | None = None
     """What `moved` goes by."""
 
@@ -71,6 +75,7 @@ class Plain:
             self.means,
             self.lowest,
             self.highest,
+            self.reach,
         )
         if {len(part) for part in parts} != {len(COLUMNS)}:
             raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
@@ -97,7 +102,7 @@ class Plain:
             said = {LAW: by_law[:, place], RIDGE: line.predict(seen), KERNEL: by_kernel[:, place]}
             if moved is not None and there is not None:
                 said[MOVED] = moved.predict(there[:, [place]])
-            said = _near(said, place, self.lowest[place], self.highest[place])
+            said = _near(said, place, self.lowest[place], self.highest[place], self.reach[place])
             found[:, place] = _blend(said, self.means[place], share)
         return found
 
@@ -130,7 +135,7 @@ class Plain:
         ridges: list[Line | None] = [None] * len(COLUMNS)
         moved: list[Line | None] = [None] * len(COLUMNS)
         held = np.zeros(values.shape)
-        means, lowest, highest = ([0.0] * len(COLUMNS) for _ in range(3))
+        means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
@@ -141,7 +146,8 @@ class Plain:
             said = {LAW: law_held[:, place], RIDGE: ridge_held, KERNEL: kernel_held[:, place]}
             if there is not None:
                 moved[place], said[MOVED] = straight(there[:, place], wanted[:, place], rows, folds)
-            said = _near(said, place, lowest[place], highest[place])
+            reach[place] = _slope(law_held[rows, place], known)
+            said = _near(said, place, lowest[place], highest[place], reach[place])
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
@@ -154,6 +160,7 @@ class Plain:
             means=tuple(means),
             lowest=tuple(lowest),
             highest=tuple(highest),
+            reach=tuple(reach),
             elsewhere=elsewhere if used_there else None,
         )
         return model, held
@@ -177,13 +184,25 @@ def _seen(facts: FloatArray, scale: FactScaler) -> FloatArray:
     return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
 
 
-def _near(said: Mapping[str, FloatArray], place: int, lowest: float, highest: float) -> dict[str, FloatArray]:
-    """What was said, kept near the range of the training rows where nothing vouches for more."""
+def _slope(said: FloatArray, known: FloatArray) -> float:
+    apart = said - said.mean()
+    spread = float(apart @ apart)
+    return float(np.clip(apart @ known / spread, 0.0, 1.0)) if spread > 0 else 0.0
+
+
+def _near(
+    said: Mapping[str, FloatArray], place: int, lowest: float, highest: float, reach: float
+) -> dict[str, FloatArray]:
+    """What was said, kept near the range of the training rows, or going beyond it with the law."""
     margin = MARGIN * (highest - lowest)
-    free = () if TARGETS[place].metric is AMOUNT else (LAW, MOVED)
-    return {
-        kind: each if kind in free else np.clip(each, lowest - margin, highest + margin) for kind, each in said.items()
-    }
+
+    def near(each: FloatArray) -> FloatArray:
+        return np.clip(each, lowest - margin, highest + margin)
+
+    if TARGETS[place].metric is AMOUNT:
+        return {kind: near(each) for kind, each in said.items()}
+    beyond = reach * (said[LAW] - near(said[LAW]))
+    return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}
 
 
 def _shares(

@@ -93,11 +93,29 @@ def test_only_the_law_of_durations_goes_beyond_what_was_seen() -> None:
     assert said[:, FLAT].max() < 1.1 * values[:, FLAT].max()
 
 
+def test_ridge_and_kernel_follow_the_law_beyond_what_was_seen_as_far_as_it_was_right() -> None:
+    plain, _, scale, targets = fitted()
+    assert plain.reach[SUM] > 0.95
+    assert plain.reach[FLAT] < 0.5
+    facts, values = rows()
+    largest = int(values[:, SUM].argmax())
+    far = facts[[largest]]
+    for name in ("log_megaflops", "log_kilobytes"):
+        far[:, FACTS.index(name)] += np.log(8)
+    for kind in ("law", "ridge", "kernel"):
+        alone = tuple(float(kind == each) for each in KINDS)
+        said = dataclasses.replace(plain, shares=(alone, *plain.shares[1:])).predict(far, scale, targets)
+        assert targets.inverse(said)[0, SUM] == pytest.approx(8 * values[largest, SUM], rel=0.6)
+        behind = dataclasses.replace(plain, shares=(alone, *plain.shares[1:]), reach=(0.0,) * len(COLUMNS))
+        if kind != "law":
+            assert targets.inverse(behind.predict(far, scale, targets))[0, SUM] < 3.5 * values[largest, SUM]
+
+
 def test_for_a_ridge_a_fact_is_only_so_far_out() -> None:
     plain, _, scale, targets = fitted()
     facts, _ = rows()
     shares = tuple(tuple(float(kind == "ridge") for kind in KINDS) if place == POWER else None for place in range(12))
-    ridge = dataclasses.replace(plain, shares=shares)
+    ridge = dataclasses.replace(plain, shares=shares, reach=(0.0,) * len(COLUMNS))
     said = []
     for added in (50.0, 100.0):  # one makes it larger, the other smaller: together they stay in the range of the target
         far = facts.copy()

@@ -41,7 +41,7 @@ Lines = tuple[Line | None, ...]
 
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
-OUTLYING = 2.0
+OUTLYING = 3.0
 """Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
 make rows strangers to a kernel."""
 MARGIN = 0.1

@@ -12,8 +12,9 @@ settings.register_profile("driple", deadline=None)
 settings.load_profile("driple")
 
 
-ONE_AT_A_TIME = ("agents", "controller", "hosts", "lab")
-"""Integration tests that look at all processes, namespaces or links of a machine: two would see each other."""
+ONE_AT_A_TIME = ("agents", "browser", "controller", "hosts", "lab")
+"""Integration tests that look at all processes, namespaces or links of a machine, or make some: two would see each
+other. A browser's namespaces are among them, and the kernel gives the number of one that has gone to the next."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

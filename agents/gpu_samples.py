@@ -91,13 +91,6 @@ class Stamps:
         self.steps += moved > STEP_NS
         return moved > STEP_NS
 
-    def doubt(self) -> None:
-        """Finds the clock anew: its samples make no sense any more, as after a suspend or a reset of the device."""
-        self.clock = ""
-        self._delays_ns = []
-        self.error_ns = None
-        self.steps += 1
-
     def see(
         self, newest_us: int, now_ns: int, period_us: int = 0, more: Callable[[int], bool] = lambda _: False
     ) -> None:
@@ -152,7 +145,8 @@ class Buffer:
         self.diffs_us: Deque[int] = deque(maxlen=256)
         self.period_us = 0
         """Median time between two samples, 0 until known."""
-        self._fetches = self._senseless = 0
+        self._fetches = 0
+        self._was_set = False
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def open(self, now_ns: int) -> int:
@@ -173,12 +167,13 @@ class Buffer:
         return 0 if code in CODES.empty else code
 
     def forget(self) -> None:
-        """Asks for everything next time: what does not fit after the last sample is refused then.
+        """The host's clock was set: asks for everything next time, what does not fit after the last sample is refused.
 
         Asked for what is newer than a stamp of the old time, a clock that was set back would be silent until it is
         there again.
         """
         self._last.value = 0
+        self._was_set = True
 
     def fetch(self, now_ns: int) -> Tuple[List[int], List[float]]:
         """Samples that came since the last call: monotonic times in ns, oldest first, and their values.
@@ -197,6 +192,8 @@ class Buffer:
             self.counts["errors"] += code not in CODES.empty
             return [], []
         stamps, values = self._taken()
+        if self._was_set:
+            stamps, values = self._of_this_time(stamps, values, now_ns)
         if not stamps:
             return [], []
         self._dates.see(stamps[-1], now_ns, self.period_us, self._has_more)
@@ -207,9 +204,6 @@ class Buffer:
             fits = [self.newest_ns < t <= now_ns + STEP_NS for t in times]
             self.counts["misdated"] += sum(t > self._opened_ns for t, fit in zip(times, fits) if not fit)
             times, values, stamps = ([x for x, fit in zip(xs, fits) if fit] for xs in (times, values, stamps))  # type: ignore[assignment]
-        self._senseless = 0 if times else self._senseless + 1
-        if self._senseless == 3:
-            self._dates.doubt()
         if times:
             self._last.value, self.newest_ns = stamps[-1], times[-1]
             self.counts["samples"] += len(times)
@@ -257,6 +251,17 @@ class Buffer:
             pairs = sorted({stamp: value for stamp, value in zip(stamps, values) if stamp > last}.items())
             return [stamp for stamp, _ in pairs], [value for _, value in pairs]
         return stamps, values
+
+    def _of_this_time(self, stamps: List[int], values: List[float], now_ns: int) -> Tuple[List[int], List[float]]:
+        """Without what was stamped before the clock was set back, which lies ahead of it now.
+
+        The driver gives that again and again until newer samples have taken its place. It must not be taken for a
+        sign that the device has a clock of its own.
+        """
+        latest_us = (now_ns + STEP_NS - self._dates.offset_ns) // 1000
+        fits = [stamp <= latest_us for stamp in stamps]
+        self._was_set = not all(fits)
+        return [s for s, fit in zip(stamps, fits) if fit], [v for v, fit in zip(values, fits) if fit]
 
     def _judge(self, stamps: Sequence[int]) -> None:
         """Counts what is missing in a fetch."""

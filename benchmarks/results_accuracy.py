@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_contest import PAPER_EPOCHS, contestants, figures, overall, say, settings_in, timed
+from results_contest import PAPER_EPOCHS, Race, contestants, figures, overall, race, say, settings_in, timed
 
 from driple.inspector import baselines
 from driple.inspector.data import read_examples
 from driple.inspector.examples import Examples
-from driple.inspector.learn import Trained, train_inspector
+from driple.inspector.learn import Trained
 from driple.inspector.nearness import Neighbourhood
 from driple.inspector.trainingrows import TrainingRows
 
@@ -37,14 +37,13 @@ def _compared(examples: Examples, split: str, seeds: int) -> dict[str, Any]:
         for name in baselines.BASELINES:
             predict, seconds = timed(partial(baselines.fit, name, train, val, seed))
             predictors.setdefault(name, []).append({"seconds": seconds, **figures(test, predict(test))})
-        races: dict[str, tuple[Trained, float]] = {}
+        races: dict[str, Race] = {}
         for name, config in contestants().items():
-            trained, seconds = timed(partial(train_inspector, examples, config, split=split, seed=seed))
-            races[name] = trained, seconds
-            predicted = trained.inspector.predict(test)[0]
-            predictors.setdefault(name, []).append({"seconds": seconds, **figures(test, predicted)})
+            races[name] = found = race(examples, config, split, seed)
+            predicted = found.trained.inspector.predict(test)[0]
+            predictors.setdefault(name, []).append({"seconds": found.seconds, **figures(test, predicted)})
         shares.append(_shares(races["driple"], races["paper"]))
-        near = near or _by_nearness(examples, split, races["driple"][0])
+        near = near or _by_nearness(examples, split, races["driple"].trained)
         said = ", ".join(f"{name} {overall(rows[-1]):.3f}" for name, rows in predictors.items())
         say(f"{examples.setting} {split} seed {seed}: {said}")
     return {
@@ -71,19 +70,13 @@ def _by_nearness(examples: Examples, split: str, trained: Trained) -> list[dict[
     return found
 
 
-def _shares(ours: tuple[Trained, float], paper: tuple[Trained, float]) -> dict[str, float] | None:
-    """Time of ours to the best validation error of the published recipe, over its own; both with their preparation.
+def _shares(ours: Race, paper: Race) -> dict[str, float] | None:
+    """Time of ours to the best validation error of the published recipe, over its own; both from the beginning of all.
 
     Its own is that to the epoch that had this error, and that of all its epochs. None if ours never gets there.
     """
-    history = paper[0].fits[0].history
-    best = min(row["val_nrmse"] for row in history)
-    wanted = next(row["seconds"] for row in history if row["val_nrmse"] == best)
-    reached = next((row["seconds"] for row in ours[0].fits[0].history if row["val_nrmse"] <= best), None)
-    if reached is None:
+    best = min(error for _, error in paper.epochs)
+    reached, wanted = ours.seconds_to(best), paper.seconds_to(best)
+    if reached is None or wanted is None:
         return None
-    before, papers_before = (seconds - trained.seconds for trained, seconds in (ours, paper))
-    return {
-        "to_best": float((before + reached) / (papers_before + wanted)),
-        "whole": float((before + reached) / paper[1]),
-    }
+    return {"to_best": reached / wanted, "whole": reached / paper.seconds, "seconds": reached}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,7 +15,9 @@ from numpy.typing import NDArray
 
 from driple.inspector.config import InspectorConfig, changed, preset
 from driple.inspector.examples import Examples
+from driple.inspector.learn import Trained, train_inspector
 from driple.inspector.scores import scores
+from driple.inspector.train import Epoch
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Made = TypeVar("Made")
@@ -55,6 +59,35 @@ def timed(what: Callable[[], Made]) -> tuple[Made, float]:
     begin = time.perf_counter()
     made = what()
     return made, time.perf_counter() - begin
+
+
+@dataclass(frozen=True)
+class Race:
+    """A training by the clock."""
+
+    trained: Trained
+    seconds: float
+    """From examples to an inspector."""
+    epochs: list[tuple[float, float]]
+    """Of its first network, each: seconds since the beginning of all, preparation and plain model included; NRMSE of
+    the validation rows."""
+
+    def seconds_to(self, error: float) -> float | None:
+        """To an epoch with this error or less, or None."""
+        return next((seconds for seconds, found in self.epochs if found <= error), None)
+
+
+def race(examples: Examples, config: InspectorConfig, split: str, seed: int) -> Race:
+    """Trains with a look at the clock at every epoch."""
+    epochs: list[tuple[float, float]] = []
+    begin = time.perf_counter()
+
+    def watch(member: int, epoch: Epoch) -> None:
+        if member == 0:
+            epochs.append((time.perf_counter() - begin, epoch.row["val_nrmse"]))
+
+    trained, seconds = timed(partial(train_inspector, examples, config, split=split, seed=seed, watch=watch))
+    return Race(trained, seconds, epochs)
 
 
 def say(text: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 QUIET, BUSY = "quiet", "busy"
 NIC = "lo"
+SLEEPER = "a loop that only sleeps"
 SCRIPT = Path(__file__).with_name("sampler.py")
 
 
@@ -73,6 +74,11 @@ def psutil_loop(hz: float, pid: int) -> None:
     beat(hz, read)
 
 
+def sleeper(hz: float, _pid: int) -> None:
+    """Reads nothing: what it costs this machine to wake a Python process so often."""
+    beat(hz, lambda: None)
+
+
 def nvitop_collector(hz: float, pid: int) -> None:
     nvitop: Any = import_module("nvitop")
     times: list[float] = []
@@ -102,6 +108,7 @@ def gpustat_command(hz: float, _pid: int) -> None:
 
 
 LOOPS: dict[str, Callable[[float, int], None]] = {
+    "sleep": sleeper,
     "psutil": psutil_loop,
     "nvitop": nvitop_collector,
     "gpustat": gpustat_query,
@@ -146,9 +153,11 @@ def contestants(pid: int, folder: Path) -> list[Contestant]:
         Contestant("driple-sample", 100, ours(100)),
         Contestant("driple-sample --normal-priority", 100, ours(100, "--normal-priority")),
         Contestant("psutil + pynvml loop", 100, loop("psutil", 100), without("psutil")),
+        Contestant(SLEEPER, 100, loop("sleep", 100)),
         Contestant("driple-sample", 1000, ours(1000)),
         Contestant("driple-sample --normal-priority", 1000, ours(1000, "--normal-priority")),
         Contestant("psutil + pynvml loop", 1000, loop("psutil", 1000), without("psutil")),
+        Contestant(SLEEPER, 1000, loop("sleep", 1000)),
         Contestant("nvitop ResourceMetricCollector", 100, loop("nvitop", 100), without("nvitop")),
         Contestant("gpustat.new_query() loop", 100, loop("gpustat", 100), without("gpustat")),
         Contestant("gpustat --json, a process each", 100, loop("gpustat-command", 100), without("gpustat")),

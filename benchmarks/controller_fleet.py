@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,8 @@ class Hosts:
         self._spec_file.write_text(SPEC)
         self._config = folder / "ssh_config"
         self._config.write_text(self._direct())
+        self.cpu_ms: dict[int, list[Steps]] = {}
+        """By number of hosts, of each time: CPU time of one host's share of our steps, by whose it is."""
         inside = ["nsenter", "--target", str(lab.keeper_pid), "--net"]
         self._inside = inside if os.getuid() == 0 else [*inside, "--user", "--preserve-credentials"]
 
@@ -97,6 +99,7 @@ class Hosts:
         names = self.lab.names[:count]
         specs = {name: self._spec(name) for name in names}
         fleet = Fleet(specs, self._connect, self.agent, "benchmark")
+        before, controller_s = set(_on_hosts(self.agent.file_name)), time.process_time()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             try:
                 with laps.lap("connect, agent, steward"):
@@ -111,8 +114,14 @@ class Hosts:
                 with laps.lap("fetch"):
                     for_each(names, MANY, lambda name: stations[name].host.get("~/fetched.bin", Path(folder) / name))
             finally:
+                there = _on_hosts(self.agent.file_name)
                 with laps.lap("close"):
                     fleet.close()
+            cpu = {"controller": 1000 * (time.process_time() - controller_s) / count, "sshd": 0.0, "steward": 0.0}
+            for pid in there.keys() - before:
+                kind, milliseconds = there[pid]
+                cpu[kind] += milliseconds / count
+            self.cpu_ms.setdefault(count, []).append(cpu)
             assert {path.stat().st_size for path in Path(folder).iterdir()} == {FETCHED_BYTES}
         return laps.seconds
 
@@ -173,6 +182,18 @@ class Hosts:
             [*self._inside, *words], check=True, timeout=LIMIT_S, stdin=quiet, stdout=subprocess.PIPE, text=True
         )
         return done.stdout
+
+
+def _on_hosts(agent: str) -> dict[int, tuple[str, float]]:
+    """Of each process of a login on this machine, the lab's hosts included: what it is, and its CPU time in ms."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            line = (folder / "cmdline").read_bytes()
+            kind = "steward" if agent.encode() in line else "sshd" if line.startswith(b"sshd: ") else None
+            if kind is not None:
+                found[int(folder.name)] = kind, time.clock_gettime_ns((~int(folder.name) << 3) | 2) / 1e6
+    return found
 
 
 def ask(stations: Mapping[str, Station], do: str, values: Mapping[str, Any]) -> None:

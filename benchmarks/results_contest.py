@@ -17,6 +17,7 @@ from driple.inspector.config import InspectorConfig, changed, preset
 from driple.inspector.examples import Examples
 from driple.inspector.learn import Trained, train_inspector
 from driple.inspector.scores import scores
+from driple.inspector.start import Transfer
 from driple.inspector.train import Epoch
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -77,7 +78,7 @@ class Race:
         return next((seconds for seconds, found in self.epochs if found <= error), None)
 
 
-def race(examples: Examples, config: InspectorConfig, split: str, seed: int) -> Race:
+def race(examples: Examples, config: InspectorConfig, split: str, seed: int, transfer: Transfer | None = None) -> Race:
     """Trains with a look at the clock at every epoch."""
     epochs: list[tuple[float, float]] = []
     begin = time.perf_counter()
@@ -86,7 +87,8 @@ def race(examples: Examples, config: InspectorConfig, split: str, seed: int) -> 
         if member == 0:
             epochs.append((time.perf_counter() - begin, epoch.row["val_nrmse"]))
 
-    trained, seconds = timed(partial(train_inspector, examples, config, split=split, seed=seed, watch=watch))
+    options: dict[str, Any] = {"split": split, "seed": seed, "watch": watch, "transfer": transfer}
+    trained, seconds = timed(partial(train_inspector, examples, config, **options))
     return Race(trained, seconds, epochs)
 
 

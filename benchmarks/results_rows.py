@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results_contest import SOURCE, contestants, figures, say, settings_in, timed
+from results_contest import SOURCE, contestants, figures, race, say, settings_in
 
 from driple.inspector import baselines
 from driple.inspector.checkpoint import save
@@ -75,13 +74,19 @@ def _learned(source: Examples, target: Examples, name: str, seed: int) -> Source
 
 
 def _tried(examples: Examples, name: str, seed: int, begin: Source) -> dict[str, Any]:
-    scratch, seconds = timed(partial(train_inspector, examples, contestants()[name], seed=seed))
-    found: dict[str, Any] = {"scratch": {"seconds": seconds, **_figures(examples, scratch)}}
+    config = contestants()[name]
+    scratch = race(examples, config, SPLIT, seed)
+    found: dict[str, Any] = {"scratch": {"seconds": scratch.seconds, **_figures(examples, scratch.trained)}}
     for tune in PARTS:
-        transfer = Transfer(source=begin, tune=tune)
-        moved, seconds = timed(partial(train_inspector, examples, contestants()[name], seed=seed, transfer=transfer))
-        faster = compare(moved.fits, scratch.fits)["times_faster"]
-        found[tune] = {"seconds": seconds, "times_faster": faster, **_figures(examples, moved)}
+        moved = race(examples, config, SPLIT, seed, Transfer(source=begin, tune=tune))
+        compared = compare(moved.trained.fits, scratch.trained.fits)
+        ours, theirs = (each.seconds_to(compared["equal_val_nrmse"]) for each in (moved, scratch))
+        found[tune] = {
+            "seconds": moved.seconds,
+            "times_faster": compared["times_faster"],
+            "times_faster_from_the_beginning": theirs / ours if ours and theirs else None,
+            **_figures(examples, moved.trained),
+        }
     return found
 
 

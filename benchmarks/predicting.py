@@ -1,0 +1,136 @@
+"""How long people wait for a prediction: from a cold shell with a graph file, and with all loaded.
+
+    python benchmarks/predicting.py [--rounds 9] [--json] [--write docs/PREDICTION_SPEED.md]
+
+Graphs are those of the zoo, made first by TensorFlow. Cold is the whole command, beside `python -c "import torch"`,
+which any answer of a network has to wait for. Warm is one answer of a loaded inspector to a loaded graph that it has
+not seen: grouping, networks, spread and nearness. All take turns in each round. Run it on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.rundir import replacing
+from driple.contracts.setting import Setting
+from driple.inspector.asking import Asked, questions
+from driple.inspector.oracle import Oracle
+from driple.pipeline.graph import read_graph
+
+SETTING = "cpu-p2w2-1g"
+MODELS = ("lenet", "mobilenet", "resnet56", "gpt2_small", "densenet121", "nasnet")
+"""From the smallest graph of the zoo to the largest."""
+COLD, BASELINE = "driple-predict --graph, {model}", "python -c 'import torch'"
+COLD_LIMIT_S, WARM_LIMIT_MS = 4.0, 50.0
+
+
+def seconds(action: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+def command(*words: str) -> None:
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+def measure(rounds: int, inspectors: Path) -> dict[str, Any]:
+    """Figures of every round, by what was done."""
+    cold: dict[str, list[float]] = {}
+    warm: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        made = ["--model", *MODELS, "--setting", SETTING, "--out", str(folder)]
+        command(sys.executable, "-m", "driple.workloads.cli", "graph", *made)
+        files = {model: folder / f"{model}.parquet" for model in MODELS}
+        oracle = Oracle(inspectors / SETTING, Path("datasets"))
+        asked = {m: questions(Asked(settings=(Setting.parse(SETTING),), graph=path)) for m, path in files.items()}
+        predict = str(Path(sys.executable).with_name("driple-predict"))
+        options = ["--setting", SETTING, "--inspectors", str(inspectors), "--graph"]
+        lines = {BASELINE: [sys.executable, "-c", "import torch"]}
+        lines |= {COLD.format(model=m): [predict, *options, str(files[m])] for m in (MODELS[2], MODELS[-1])}
+        for _ in range(rounds):
+            for name, line in lines.items():
+                cold.setdefault(name, []).append(seconds(lambda line=line: command(*line)))  # type: ignore[misc]
+            for model, path in files.items():
+                graph = read_graph(path)  # another each time: what was grouped once is kept
+                ask = asked[model]
+                took = seconds(lambda ask=ask, graph=graph: oracle.answer(ask, lambda _: graph))  # type: ignore[misc]
+                warm.setdefault(f"{model}, {len(graph.ops)} ops", []).append(1000 * took)
+    return {"cold_s": cold, "warm_ms": warm}
+
+
+def markdown(found: dict[str, Any]) -> str:
+    cold, warm = found["cold_s"], found["warm_ms"]
+    base = statistics.median(cold[BASELINE])
+    slowest = max(statistics.median(values) for values in cold.values())
+    longest = max(statistics.median(values) for values in warm.values())
+
+    def verdict(what: str, value: float, limit: float, unit: str) -> str:
+        return (
+            f"- {what}: {value:.1f} {unit}, {'reached' if value < limit else 'NOT reached'} (under {limit:g} {unit})."
+        )
+
+    cold_rows = [f"| `{n}` | {_spread(v, 2)} | {statistics.median(v) / base:.2f} |" for n, v in cold.items()]
+    warm_rows = [f"| {name} | {_spread(values, 1)} |" for name, values in warm.items()]
+    return f"""# How long a prediction takes
+
+{found["machine"]}; {found["date"]}; {found["rounds"]} rounds in which all take turns; medians (least to most). The
+inspector of {SETTING} has {found["networks"]} networks. Remade by
+`python benchmarks/predicting.py --write docs/PREDICTION_SPEED.md`, which says what is measured.
+
+{verdict("from a cold shell with a graph file, the slower one", slowest, COLD_LIMIT_S, "s")}
+{verdict("warm, the slowest of all", longest, WARM_LIMIT_MS, "ms")}
+
+| from a cold shell | seconds | to importing torch |
+|---|---|---|
+{chr(10).join(cold_rows)}
+
+| warm | ms |
+|---|---|
+{chr(10).join(warm_rows)}
+
+Warm, most of the time is spent on dividing the graph into groups. One thread is used: with more, an answer takes longer
+where others use the processors.
+"""
+
+
+def _spread(values: list[float], digits: int) -> str:
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=9, help="(%(default)s)")
+    parser.add_argument("--inspectors", type=Path, default=Path("inspectors"), help="(%(default)s)")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    system = f"{platform.system()} {platform.release().split('-')[0]}"
+    found = {
+        "machine": f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}",
+        "date": str(date.today()),
+        "rounds": options.rounds,
+        "networks": Oracle(options.inspectors / SETTING, Path("datasets")).about.networks,
+        **measure(options.rounds, options.inspectors),
+    }
+    print(json.dumps(found, indent=1) if options.json else markdown(found))
+    if options.write:
+        with replacing(options.write) as stream:
+            stream.write(markdown(found))
+
+
+if __name__ == "__main__":
+    main()

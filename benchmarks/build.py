@@ -9,11 +9,9 @@ one and two of them in turn; memory is that of the whole command and all its pro
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -30,10 +28,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pages import machine, parser_of, publish
 
 from driple.contracts.manifest import Manifest
 from driple.contracts.plain import to_plain
-from driple.contracts.rundir import replacing
 from driple.contracts.runspec import JobSpec
 from driple.pipeline.engine import Engine, connected
 from driple.pipeline.rows import Request, RunRows, inputs_sha256, work
@@ -45,13 +43,11 @@ LEAST_RATIO = 1.7
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--timed-runs", type=int, default=200, help="of these, in each round")
     parser.add_argument("--traces", type=Path, default=CHECKOUT / "tests/data/runs")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,11 +66,7 @@ def main() -> int:
         sizes = {path.read_bytes() for jobs in (1, 2) for path in (folder / f"out{jobs}").glob("*.parquet")}
         found["datasets_mb"] = sum(map(len, sizes)) / 1e6
         found["same_bytes"] = len(sizes) == len(list((folder / "out1").glob("*.parquet")))
-    text = json.dumps(found, indent=1) if arguments.json else markdown(found)
-    print(text)
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(markdown(found))
+    publish(found, markdown(found), arguments)
     return 0
 
 
@@ -181,8 +173,6 @@ def command(traces: Path, output: Path, jobs: int) -> dict[str, Any]:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
-    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}, pyarrow {pa.__version__}"
     rounds = "\n".join(
         f"| {number} | {one[1]['seconds']:.1f} | {one[2]['seconds']:.1f} | {one[1]['seconds'] / one[2]['seconds']:.2f} "
         f"| {one[1]['cpu_seconds']:.1f} | {one[2]['cpu_seconds']:.1f} |"
@@ -202,7 +192,7 @@ def markdown(found: dict[str, Any]) -> str:
     return f"""# Speed and memory of a build
 
 `python benchmarks/build.py --runs {found["runs"]} --timed-runs {found["timed_runs"]} --rounds {len(found["rounds"])}`,
-{date.today()}, {machine}.
+{date.today()}, {machine(f"pyarrow {pa.__version__}")}.
 {found["runs"]} copies of real runs ({found["trace_mb"]:.0f} MB), each with a graph of its own: {
         any_build["rows"]
     } rows and

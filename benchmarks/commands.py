@@ -8,10 +8,6 @@ shown, with the ratio to the baseline `python -c pass`. Run it on a quiet machin
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,8 +17,10 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
+from pages import machine, parser_of, publish
+
 from driple.contracts.manifest import SEALED, Manifest
-from driple.contracts.rundir import RunPaths, replacing
+from driple.contracts.rundir import RunPaths
 from driple.orchestrator.experiment import load_experiment
 from driple.orchestrator.plan import plan
 
@@ -106,13 +104,11 @@ def markdown(found: dict[str, dict[str, float]], rounds: int) -> str:
         f"| {name} | {row['median_s']:.3f} | {row['p5_s']:.3f} to {row['p95_s']:.3f} | {row['ratio']:.1f}x |"
         for name, row in found.items()
     )
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
-    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
     return f"""# Measured figures
 
 ## Commands
 
-Whole processes, wall time, {rounds} rounds with all contestants in turn; {machine}; {date.today()}.
+Whole processes, wall time, {rounds} rounds with all contestants in turn; {machine()}; {date.today()}.
 The ratio is to `{BASELINE}` in the same run. Remade by `python benchmarks/commands.py --write docs/BENCHMARKS.md`.
 
 | what | median, s | 5 % to 95 %, s | ratio |
@@ -122,16 +118,11 @@ The ratio is to `{BASELINE}` in the same run. Remade by `python benchmarks/comma
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     found = summary(measure(arguments.rounds))
-    print(json.dumps(found, indent=1) if arguments.json else markdown(found, arguments.rounds))
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(markdown(found, arguments.rounds))
+    publish(found, markdown(found, arguments.rounds), arguments)
 
 
 if __name__ == "__main__":

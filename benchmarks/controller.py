@@ -9,10 +9,7 @@ from round to round. Medians and ranges of all rounds are shown. Run it on a qui
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -29,8 +26,8 @@ from commands import timed
 from controller_fleet import BARE, OURS, SSH, SSH_ONE_BY_ONE, Hosts
 from controller_report import markdown, verdicts
 from controller_runs import HOSTS, sweep
+from pages import machine, parser_of, publish
 
-from driple.contracts.rundir import replacing
 from driple.orchestrator.agent import build_agent
 from driple.orchestrator.lab.client import Lab
 
@@ -99,20 +96,17 @@ def measure(rounds: int, runs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not how well")
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="of each sweep; the first has cold hosts (%(default)s)")
-    parser.add_argument("--json", action="store_true", help="print every measurement")
-    parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.runs = 1, 2
     load = os.getloadavg()[0]
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
     ssh = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=True).stderr.split(",")[0].split()[0]
     found: dict[str, Any] = {
-        "machine": f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}, {ssh.replace('_', ' ')}",
+        "machine": machine(ssh.replace("_", " ")),
         "cores": os.cpu_count(),
         "date": str(date.today()),
         "load": load,
@@ -121,10 +115,7 @@ def main() -> None:
         **measure(options.rounds, options.runs),
     }
     found["verdicts"] = verdicts(found)
-    print(json.dumps(found, indent=1) if options.json else markdown(found))
-    if options.write:
-        with replacing(options.write) as stream:
-            stream.write(markdown(found))
+    publish(found, markdown(found), options)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ machine for a while slows both.
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
 import importlib
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,7 +23,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.rundir import replacing
+from pages import machine, parser_of, publish
+
 from driple.pipeline.graph import OpGraph, group, published_frequency, read_graph, undirected
 from driple.pipeline.graphs.fluid import communities
 
@@ -84,10 +83,7 @@ def mean(values: Sequence[float]) -> str:
 
 
 def markdown(graph: OpGraph, name: str, rounds: list[Round]) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release().split('-')[0]}"
-    versions = f"Python {platform.python_version()}, " + ", ".join(
-        f"{package} {version(package)}" for package in ("networkx", "igraph", "numpy")
-    )
+    versions = [f"{package} {version(package)}" for package in ("networkx", "igraph", "numpy")]
     better = sum(item.ours_modularity >= item.networkx_modularity for item in rounds)
     rows = (
         ("networkx `asyn_fluidc`", [r.networkx_ms for r in rounds], [r.networkx_modularity for r in rounds]),
@@ -102,8 +98,8 @@ def markdown(graph: OpGraph, name: str, rounds: list[Round]) -> str:
     return f"""# Speed and quality of grouping
 
 The worker's graph of {name}, {len(graph.ops)} ops and {len(graph.edges)} data edges, in {GROUPS} groups.
-{len(rounds)} rounds, each with its own seed, taking turns in one process; {machine};
-{versions}; {date.today()}. Medians with quartiles. Remade by
+{len(rounds)} rounds, each with its own seed, taking turns in one process;
+{machine(*versions)}; {date.today()}. Medians with quartiles. Remade by
 `python benchmarks/grouping.py --write docs/GROUPING_SPEED.md`.
 
 | | ms | times as fast as networkx, round by round | modularity, mean ± standard error |
@@ -116,19 +112,15 @@ better or equal in {better} of {len(rounds)}. The target: ten times as fast, at 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--graph", type=Path, help="instead of ResNet-50's")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         graph = read_graph(arguments.graph or extracted(Path(folder)))
     name = arguments.graph.name if arguments.graph else f"{MODEL} at batch 32 for {SETTING}"
-    text = markdown(graph, name, measure(graph, arguments.rounds))
-    print(text)
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(text)
+    rounds = measure(graph, arguments.rounds)
+    publish([dataclasses.asdict(each) for each in rounds], markdown(graph, name, rounds), arguments)
 
 
 if __name__ == "__main__":

@@ -10,24 +10,19 @@ are the same is checked first. Run it on a quiet machine.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import sklearn
+from pages import machine, parser_of, publish
 from sklearn.cluster import KMeans
 
-from driple.contracts.rundir import replacing
 from driple.pipeline.bib import measure
 from driple.pipeline.series import BUSY, NETWORK, Series
 from driple.pipeline.twomeans import two_means
@@ -99,12 +94,10 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     series = trace(arguments.minutes, arguments.tasks)
     agreed = same_clusters(series)
@@ -119,16 +112,14 @@ def main() -> int:
             times[name].append(timed(work))
     first, *others = contestants
     ratios = {name: statistics.median(b / a for a, b in zip(times[first], times[name], strict=True)) for name in others}
-    if arguments.json:
-        print(json.dumps({"times_s": times, "ratios": ratios, "agreed": agreed}))
+    peers = {"numpy": np, "scikit-learn": sklearn, "pandas": pd}
+    versions = [f"{name} {module.__version__}" for name, module in peers.items()]
     lines = [
         "# Measured figures: burst and idle",
         "",
         f"{len(series)} series of {len(series[0].t_s)} samples ({arguments.tasks} tasks, 4 resources, "
         f"{arguments.minutes:g} minutes at {HZ} Hz), {arguments.rounds} rounds with all",
-        f"contestants in turn; {os.cpu_count()} cores, Linux {platform.release().split('-')[0]}, "
-        f"Python {platform.python_version()}, numpy {np.__version__}, scikit-learn {sklearn.__version__}, "
-        f"pandas {pd.__version__}; {date.today()}.",
+        f"contestants in turn; {machine(*versions)}; {date.today()}.",
         "Remade by `python benchmarks/metrics.py --write docs/METRICS_SPEED.md`.",
         "",
         "| what | median, s | least to greatest, s | ratio |",
@@ -143,11 +134,7 @@ def main() -> int:
         "cluster; where they differ, the exact one has the smaller sum of squares.",
     ]
     text = "\n".join(lines) + "\n"
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(text)
-    elif not arguments.json:
-        print(text)
+    publish({"times_s": times, "ratios": ratios, "agreed": agreed}, text, arguments)
     return 0
 
 

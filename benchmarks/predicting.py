@@ -9,10 +9,6 @@ not seen: grouping, networks, spread and nearness. All take turns in each round.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,7 +19,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.rundir import replacing
+from pages import machine, parser_of, publish
+
 from driple.contracts.setting import Setting
 from driple.inspector.asking import Asked, questions
 from driple.inspector.oracle import Oracle
@@ -112,24 +109,18 @@ def _spread(values: list[float], digits: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="(%(default)s)")
     parser.add_argument("--inspectors", type=Path, default=Path("inspectors"), help="(%(default)s)")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
     options = parser.parse_args()
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
     found = {
-        "machine": f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}",
+        "machine": machine(),
         "date": str(date.today()),
         "rounds": options.rounds,
         "networks": Oracle(options.inspectors / SETTING, Path("datasets")).about.networks,
         **measure(options.rounds, options.inspectors),
     }
-    print(json.dumps(found, indent=1) if options.json else markdown(found))
-    if options.write:
-        with replacing(options.write) as stream:
-            stream.write(markdown(found))
+    publish(found, markdown(found), options)
 
 
 if __name__ == "__main__":

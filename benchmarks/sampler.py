@@ -11,9 +11,7 @@ says why. Run it on a quiet machine; under 6 minutes, with --quick under 90 seco
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -22,25 +20,22 @@ from contextlib import ExitStack, suppress
 from datetime import date
 from pathlib import Path
 
+from pages import machine, parser_of, publish
 from sampler_contestants import LOOPS, contestants
 from sampler_report import markdown, summary, verdicts
 from sampler_rounds import connections, rounds
 from sampler_work import Work
 
-from driple.contracts.rundir import replacing
-
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not how well")
     parser.add_argument("--rounds", type=int, default=5, help="at most (%(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="window of a run (%(default)s)")
     parser.add_argument("--budget", type=float, default=330.0, help="seconds in all; fewer rounds if needed")
     parser.add_argument("--step-python", default=sys.executable, help="interpreter for the training step")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
     parser.add_argument("--verbose", action="store_true", help="every run, as it ends")
     for hidden, kind in (("--loop", str), ("--hz", float), ("--pid", int)):
         parser.add_argument(hidden, type=kind, help=argparse.SUPPRESS)
@@ -64,9 +59,8 @@ def main() -> None:
         stack.enter_context(connections(2))
         done = rounds(field_of, work, folder, options)
     rows = summary(field_of)
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
     found = {
-        "machine": f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}",
+        "machine": machine(),
         "date": str(date.today()),
         "rounds": done,
         "seconds": options.seconds,
@@ -75,10 +69,7 @@ def main() -> None:
         "rows": rows,
         "verdicts": verdicts(rows),
     }
-    print(json.dumps(found, indent=1) if options.json else markdown(found))
-    if options.write:
-        with replacing(options.write) as stream:
-            stream.write(markdown(found))
+    publish(found, markdown(found), options)
 
 
 if __name__ == "__main__":

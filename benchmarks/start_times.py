@@ -10,10 +10,7 @@ on a quiet machine.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import socket
 import statistics
 import subprocess
@@ -24,7 +21,9 @@ from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 
-from driple.contracts.rundir import file_name, replacing
+from pages import machine, parser_of, publish
+
+from driple.contracts.rundir import file_name
 from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec
 from driple.contracts.setting import Setting
 from driple.workloads.job import workload_of
@@ -126,7 +125,7 @@ def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
         spread = f"{medians[kind]:.1f} s ({min(begins):.1f} - {max(begins):.1f})"
         lines.append(f"| {kind} | {spread} | {done:.1f} s | {medians[kind] / medians['cold']:.2f} |")
     rounds = len(results["cold"])
-    where = f"{os.cpu_count()} cores, Python {platform.python_version()}, TensorFlow {tf.__version__}"
+    where = machine(f"TensorFlow {tf.__version__}")
     return (
         "# Start times\n\n"
         f"{SETTING}, {model} at batch 32, all tasks on one machine: {where}, {rounds} rounds, {date.today()}.\n"
@@ -137,20 +136,12 @@ def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--model", default="resnet20")
-    parser.add_argument("--json", action="store_true", help="print every measurement")
-    parser.add_argument("--write", type=Path, help="write the table to this file")
     arguments = parser.parse_args()
     results = measure(arguments.rounds, arguments.model)
-    if arguments.json:
-        print(json.dumps(results))
-    else:
-        print(table(results, arguments.model))
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(table(results, arguments.model))
+    publish(results, table(results, arguments.model), arguments)
     return 0
 
 

@@ -8,18 +8,14 @@ quiet machine; the CPU seconds say how quiet it was.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 from datetime import date
-from pathlib import Path
 
-from driple.contracts.rundir import replacing
+from pages import machine, parser_of, publish
+
 from driple.contracts.zoo import MODELS
 
 SETTING = "cpu-p2w2-1g"
@@ -51,15 +47,13 @@ def measure() -> list[dict[str, str]]:
 
 
 def markdown(rows: list[dict[str, str]]) -> str:
-    system = f"{platform.system()} {platform.release().split('-')[0]}"
-    machine = f"{os.cpu_count()} cores, {system}, Python {platform.python_version()}"
     columns = ("model", "nodes", "edges", "seconds", "cpu_seconds", "peak_mb")
     lines = "\n".join(f"| {' | '.join(row[column] for column in columns)} |" for row in rows)
     total, most = sum(float(row["seconds"]) for row in rows), max(int(row["peak_mb"]) for row in rows)
     return f"""# Graphs of the zoo
 
-{len(rows)} models at batch 32 for {SETTING}, synchronous, in one process; {machine}; {date.today()}. Slowest first: the
-slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Remade by
+{len(rows)} models at batch 32 for {SETTING}, synchronous, in one process; {machine()}; {date.today()}. Slowest
+first: the slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Remade by
 `python benchmarks/zoo_graphs.py --write docs/ZOO_GRAPHS.md`.
 
 | model | nodes | edges | s | CPU s | peak MB |
@@ -69,15 +63,10 @@ slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", type=Path)
+    parser = parser_of(__doc__)
     arguments = parser.parse_args()
     rows = measure()
-    print(json.dumps(rows, indent=1) if arguments.json else markdown(rows))
-    if arguments.write:
-        with replacing(arguments.write) as stream:
-            stream.write(markdown(rows))
+    publish(rows, markdown(rows), arguments)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, MutableSequence, Optional, Sequence
 
-from driple.agents.source import Late, Value, period_in_ticks
+from driple.agents.source import Late, Value, affordable_period, period_in_ticks
 from driple.contracts.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -18,7 +17,7 @@ COLUMNS = ("host_cpu_busy_ns", "host_mem_used_bytes")
 PROC = Path("/proc")
 _HZ = 5.0
 # /proc/stat grows with processors and interrupts, to a millisecond and more. The rate falls until reading takes at most
-# this share of the time.
+# this share of the time, down to one read a second.
 _MAX_SHARE = 0.002
 
 
@@ -43,11 +42,8 @@ class HostSource:
             self._meminfo = os.open(self._proc / "meminfo", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise BadInput(f"host: {error.strerror}: {error.filename}") from None
-        before = time.perf_counter()
-        self.read(0, [None, None], 0)
-        cost = time.perf_counter() - before
+        self.period_ticks = affordable_period(self._hz, _HZ, lambda: self.read(0, [None, None], 0), _MAX_SHARE)
         self._stolen_before_ns = self._stolen_ns
-        self.period_ticks = max(self.period_ticks, period_in_ticks(self._hz, _MAX_SHARE / cost))
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
         try:

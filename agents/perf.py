@@ -11,12 +11,11 @@ import logging
 import os
 import platform
 import struct
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, MutableSequence, Optional, Sequence, Tuple
 
-from driple.agents.source import Late, Value, period_in_ticks
+from driple.agents.source import Late, Value, affordable_period, period_in_ticks
 from driple.agents.tree import ProcessTree
 
 log = logging.getLogger(__name__)
@@ -117,10 +116,7 @@ class MemoryTrafficSource:
     def open(self) -> None:
         try:
             self._counter = TaskCounter(self._tree.pids, CACHE_MISSES)
-            before = time.perf_counter()
-            self._counter.read()
-            cost = time.perf_counter() - before
-            self.period_ticks = max(self.period_ticks, period_in_ticks(self._hz, _MAX_SHARE / cost))
+            self.period_ticks = affordable_period(self._hz, _HZ, self._counter.read, _MAX_SHARE)
         except OSError as error:
             self._lacks = f"perf_event_open: {error.strerror or error}"
             self.period_ticks = period_in_ticks(self._hz, 1.0)

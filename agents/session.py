@@ -123,9 +123,13 @@ class _Parts:
         return self._host + self._task
 
     def open_host(self, stack: ExitStack) -> None:
+        devices: Dict[str, str] = {}
         for source in self._host:
             stack.callback(source.close)
             source.open()
+            uuid = source.quality().get("uuid")
+            if uuid is not None and devices.setdefault(uuid, source.name) != source.name:
+                raise BadInput(f"{source.name} is {devices[uuid]} once more ({uuid}): expected each GPU once")
         for table in self.tables:
             stack.callback(table.close)
             table.open()

@@ -7,7 +7,8 @@ tick's one time stamp; what a device measured at times of its own comes through 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
+import time
+from typing import Any, Callable, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
 
 Value = Optional[Union[int, float]]
 """What a slot holds: a number, or None where the device could not tell. Never a zero in place of a None."""
@@ -74,6 +75,20 @@ def declared(column: str) -> str:
     """The name under which contracts.trace declares a column that `nth` may have numbered."""
     name, _, number = column.rpartition("_")
     return name if name and number.isdigit() else column
+
+
+def affordable_period(hz: float, wanted_hz: float, read: Callable[[], object], share: float) -> int:
+    """As `period_in_ticks`, and more where reads at that rate would take more than `share` of the time.
+
+    By the quickest of some reads, since any of them may be interrupted; and never less than a read a second, since a
+    source that is hardly read is no source.
+    """
+    costs = []
+    for _ in range(5):
+        before = time.perf_counter()
+        read()
+        costs.append(time.perf_counter() - before)
+    return period_in_ticks(hz, min(wanted_hz, max(1.0, share / max(min(costs), 1e-9))))
 
 
 def period_in_ticks(hz: float, wanted_hz: float) -> int:

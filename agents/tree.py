@@ -188,7 +188,7 @@ class ProcessTree:
         for pid in self._members:
             with suppress(OSError, ValueError, IndexError):
                 pages = (pages or 0) + int(self._file(pid, "statm").split(None, 2)[1])
-        return None if pages is None else pages * _PAGE
+        return pages * _PAGE if pages else None  # one that has ended and was not waited for yet holds none
 
     def look(self) -> None:
         """Finds new children, and the time of those that came and went unseen. To be called some ten times a second."""

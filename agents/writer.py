@@ -18,6 +18,7 @@ from driple.agents.samples import MAX_STREAMS, Refused, SamplesFile, Stream, enc
 from driple.contracts.errors import BadInput
 
 BLOCK_ROWS = 96
+FLOWS = ".flows"
 FLUSH_NS = 800_000_000
 # The longest name that is made beside `x.parquet`: `.x.flows.parquet.<32 digits>.partial`, while it is sealed.
 _LONGER = len(".") + len(".flows") + len(".partial") + 33
@@ -49,6 +50,10 @@ def _check_out(out: Path) -> None:
         raise BadInput(f"--out {out}: expected a file, and this is a folder or a device")
     if not out.name or not out.parent.is_dir():
         raise BadInput(f"--out {out}: no such folder: {out.parent}")
+    if out.stem.endswith(FLOWS):
+        raise BadInput(
+            f"--out {out}: what ends in {FLOWS}{out.suffix} is the flows of another trace; choose another name"
+        )
     longest = os.pathconf(out.parent, "PC_NAME_MAX") - _LONGER
     if len(os.fsencode(out.name)) > longest:
         raise BadInput(f"--out {out}: too long a name; expected at most {longest} bytes, as names beside it are longer")

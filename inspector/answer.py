@@ -67,6 +67,8 @@ class Answer:
     ops: int
     unsized: int
     """Ops whose size rests on a guess."""
+    limited: tuple[str, ...] = ()
+    """Columns of which no more is said than a multiple of all that was measured: the truth may be more."""
 
     def value(self, target: Target) -> float:
         return self.values[COLUMNS.index(target.column)]
@@ -106,6 +108,7 @@ def _plain(answer: Answer) -> dict[str, Any]:
         "spread": None if answer.spread is None else _by_column(answer.spread),
         "cycle_s": None if answer.cycle is None else to_plain(answer.cycle),
         "examples_per_s": answer.examples_per_s,
+        "at_limit": list(answer.limited),
         "graph": {"ops": answer.ops, "unsized": answer.unsized},
         "inspector": {
             "folder": str(about.folder),

@@ -9,6 +9,7 @@ from driple.contracts.setting import CPU, Setting
 from driple.inspector.answer import About, Answer
 from driple.inspector.humane import figures, of_target, quantity
 from driple.inspector.nearness import EDGE, FAR, LIKE, Near
+from driple.inspector.scaling import FAR as TIMES
 from driple.inspector.trainingrows import workload_label
 
 VERDICTS = {
@@ -53,6 +54,8 @@ def one(answer: Answer) -> list[str]:
 def rests_on(answer: Answer) -> list[str]:
     """What an answer rests on: inspector, training data, graph."""
     found = [inspector_line(answer.about), *near_lines(answer.near)]
+    if answer.limited:
+        found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:
         remedy = "" if answer.question.workload.get("batch_size") else ": --batch-size may tell them"
         found.append(f"{answer.unsized} of its {answer.ops} ops have sizes that are guessed{remedy}")

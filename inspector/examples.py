@@ -175,7 +175,13 @@ def enough(examples: Examples, split: str) -> None:
             f"{counts['train']} workloads to train on in the {split} split, at least {LEAST_TRAIN} are needed: measure"
             f" more workloads{other}"
         )
-    if not usable(examples.side(split, "train")).any():
+    learned = usable(examples.side(split, "train"))
+    if not learned.any():
         raise BadInput(
             f"no target is known in {LEAST_VALUES} or more training rows of role {examples.role}: nothing to learn"
         )
+    for side, purpose in (("val", "to choose by"), ("test", "to judge on")):
+        if np.isnan(examples.side(split, side).targets()[:, learned]).all():
+            raise BadInput(
+                f"all targets are null on side {side} of the {split} split, role {examples.role}: nothing {purpose}"
+            )

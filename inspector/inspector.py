@@ -19,6 +19,8 @@ from driple.inspector.prepare import Preparation, Prepared
 
 FloatArray: TypeAlias = NDArray[np.float64]
 AT_ONCE = 64
+_NO_LIMIT = 1e6
+"""Networks that are all at the limit of what is said do not agree for that."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,4 +100,4 @@ def spread_of(preparation: Preparation, outputs: Any) -> FloatArray | None:
     """How far networks differ [n, 12], in the targets' own units; None with a single one."""
     if len(outputs) < 2:
         return None
-    return np.std([preparation.values(one) for one in outputs], axis=0, ddof=1)
+    return np.std([preparation.values(one, far=_NO_LIMIT) for one in outputs], axis=0, ddof=1)

@@ -59,6 +59,7 @@ def train_inspector(
     states: Path | None = None,
     resume: bool = False,
     featuriser: Featuriser | None = None,
+    again: bool = True,
 ) -> Trained:
     """Trains on one side of a split, stops by another, and looks at no third.
 
@@ -74,6 +75,9 @@ def train_inspector(
         states: folder for states to go on from.
         resume: go on from these.
         featuriser: one that has grouped these graphs in this way before.
+        again: fit plain models once more at the end, with the validation rows too. Without, an inspector knows nothing
+            of these: needed of a source where its transfer is judged by the validation rows of another setting, which
+            are of the same workloads.
 
     Raises:
         BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
@@ -90,7 +94,7 @@ def train_inspector(
     rows = preparation.apply(train), preparation.apply(val)
     fits: list[Fitted] = []
     networks: list[Any] = []
-    plains: list[Plain | None] = []
+    begun_plains: list[Plain | None] = []
     interrupted = False
     for member in range(config.ensemble):
         about = _fingerprint(examples, config, split, seed, member, transfer)
@@ -117,7 +121,7 @@ def train_inspector(
             break
         fits.append(fitted)
         networks.append(begun.learner.network)
-        plains.append(begun.plain)
+        begun_plains.append(begun.plain)
         if fitted.interrupted:
             interrupted = True
             break
@@ -129,7 +133,7 @@ def train_inspector(
         config=config,
         preparation=preparation,
         networks=tuple(networks),
-        plains=tuple(plain for plain in plains if plain is not None) or None,
+        plains=tuple(plain for plain in begun_plains if plain is not None) or None,
         provenance=examples.provenance,
         dataset_sha256=examples.sha256,
         transferred_from=None if transfer is None else transfer.to_plain(),
@@ -137,9 +141,9 @@ def train_inspector(
         versions=versions(),
     )
     inspector = _calibrated(inspector, val, execution)
-    if inspector.plains is not None:
-        again = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
-        inspector = dataclasses.replace(inspector, plains=tuple(again))
+    if again and inspector.plains is not None:
+        plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
+        inspector = dataclasses.replace(inspector, plains=tuple(plains))
     return Trained(inspector, tuple(fits), interrupted)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS
 from driple.inspector.answer import About, Answer
 from driple.inspector.asking import Question
 from driple.inspector.checkpoint import load
@@ -49,6 +50,7 @@ class Oracle:
         examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, questions, strict=True)]
         with _one_thread():
             values, spread = self.inspector.predict(examples)
+        limits = self.inspector.preparation.targets.at_limit(values)
         return [
             Answer(
                 question=question,
@@ -58,6 +60,7 @@ class Oracle:
                 near=None if self.neighbours is None else self.neighbours.near(example),
                 ops=len(graph.ops),
                 unsized=graph.unsized,
+                limited=tuple(name for name, limit in zip(COLUMNS, limits[place], strict=True) if limit),
             )
             for place, (question, example, graph) in enumerate(zip(questions, examples, graphs, strict=True))
         ]

@@ -147,9 +147,9 @@ class Preparation:
             raw_facts=raw_facts,
         )
 
-    def values(self, outputs: Any) -> FloatArray:
+    def values(self, outputs: Any, **limits: float) -> FloatArray:
         """Outputs of a network [n, 12] in the targets' own units; NaN where a target is not usable."""
-        return self.targets.inverse(outputs.detach().cpu().double().numpy())
+        return self.targets.inverse(outputs.detach().cpu().double().numpy(), **limits)
 
     def to_plain(self) -> dict[str, Any]:
         """For inspector.json."""

@@ -16,6 +16,7 @@ from driple.contracts.rundir import replacing
 from driple.inspector.evaluation import INSPECTOR, Evaluation, Row
 from driple.inspector.scores import OVERALL
 
+_LEARNED = "Ridge, trees and plain models have learned from these rows too: the test side is the one to compare by."
 _MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", False))
 
 
@@ -54,6 +55,7 @@ def to_markdown(found: Evaluation, about: Mapping[str, Any]) -> str:
     for side, of_side in found.scores.items():
         for title, field, percent in _MEASURES:
             lines += ["", f"## {title}{' %' if percent else ''}, {side} side", ""]
+            lines += [_LEARNED, ""] if side == "val" else []
             lines.append("| target | " + " | ".join(found.predictors) + " |")
             lines.append("|---|" + "---:|" * len(found.predictors))
             tables = [dict(of_side[name].rows()) for name in found.predictors]

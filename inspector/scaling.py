@@ -148,15 +148,22 @@ class TargetScaler:
         offset = np.where(self.usable, self.offset, 1.0)
         return (np.log(np.maximum(values, 0.0) + offset) - self.mean) / self.deviation
 
-    def inverse(self, scaled: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[n, 12] to [n, 12], in the targets' own units: at least 0, not absurdly large; NaN where not usable."""
+    def inverse(self, scaled: NDArray[np.float64], *, far: float = FAR) -> NDArray[np.float64]:
+        """[n, 12] to [n, 12], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
         values = scaled * np.asarray(self.deviation)
-        ceiling = FAR * np.maximum(self.greatest, 0.0)
+        ceiling = self._ceiling(far)
         if self.kind != MAX:
             offset = np.asarray(self.offset)
             highest = np.log(np.where(self.usable, ceiling + offset, 1.0))
             values = np.exp(np.minimum(values + self.mean, highest)) - offset
         return np.where(self.usable, np.clip(values, 0.0, ceiling), np.nan)
+
+    def at_limit(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Of what `inverse` gave: whether it would have been more, had that been allowed."""
+        return np.asarray(values >= (1 - _FLAT) * np.maximum(self._ceiling(FAR), _FLAT))
+
+    def _ceiling(self, far: float) -> NDArray[np.float64]:
+        return far * np.maximum(self.greatest, 0.0)
 
 
 def _log1p(values: NDArray[np.float64]) -> NDArray[np.float64]:

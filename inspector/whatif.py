@@ -75,7 +75,7 @@ def _cells(answer: Answer) -> list[str]:
 
     cycle, rate, near = answer.cycle, answer.examples_per_s, answer.near
     return [
-        NONE if cycle is None else f"{'' if cycle.agreed else '~'}{quantity(cycle.mean, 's')}",
+        NONE if cycle is None else f"{'' if cycle.agreed and not answer.limited else '~'}{quantity(cycle.mean, 's')}",
         NONE if rate is None else figures(rate),
         *(cell(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in ("burst", "level")),
         NONE if near is None else f"{near.verdict} ({near.distance:.2f})",
@@ -96,5 +96,6 @@ def _best(answers: Sequence[Answer], axes: Sequence[str]) -> list[str]:
     best, worst = max(ranked, key=lambda one: one.rate), min(ranked, key=lambda one: one.rate)
     name = ", ".join(f"{TITLES[axis]} {coordinate(best.answer, axis)}" for axis in axes)
     other = ", ".join(f"{TITLES[axis]} {coordinate(worst.answer, axis)}" for axis in axes)
-    care = "" if best.answer.near is None or best.answer.near.verdict == LIKE else " (not like the training data)"
+    strange = best.answer.near is not None and best.answer.near.verdict != LIKE
+    care = " (at the limit of what is said)" if best.answer.limited else " (not like the training data)" * strange
     return [f"most       {figures(best.rate)} examples/s with {name}{care}, {best.rate / worst.rate:.1f} times {other}"]

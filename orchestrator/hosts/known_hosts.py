@@ -88,7 +88,7 @@ class HostKeys:
             files = self._route.known_hosts[0] if self._route.known_hosts else "any file"
             raise HostRefused(
                 f"{self._route}: its host key {shown} is not in {files}; compare it with the host's own, then connect "
-                f"once by hand (ssh {self._route.alias}) or accept new keys with --accept-new-host-keys"
+                f"once by hand (ssh {self._route.by_hand}) or accept new keys with --accept-new-host-keys"
             )
         _add(self._route, key)
         _log.warning("%s: new host key %s accepted and added to %s", self._route, shown, self._route.known_hosts[0])

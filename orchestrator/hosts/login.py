@@ -94,7 +94,7 @@ class Login:
         if self._locked:
             files = " ".join(map(str, self._locked))
             return f"{tried}; {files} has a passphrase: ssh-add {files}"
-        return f"{tried}; is its public half in ~/.ssh/authorized_keys there? (ssh-copy-id {self._route.alias})"
+        return f"{tried}; is its public half in ~/.ssh/authorized_keys there? (ssh-copy-id {self._route.by_hand})"
 
 
 def _load(path: Path) -> tuple[paramiko.PKey | None, bool]:

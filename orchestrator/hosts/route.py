@@ -59,6 +59,12 @@ class Route:
     proxy_passes_socket: bool = False
     """ProxyUseFdpass: the command hands over a connected socket and ends, in place of carrying the bytes."""
 
+    @property
+    def by_hand(self) -> str:
+        """What a person gives to ssh or ssh-copy-id to get there."""
+        port = f"-p {self.port} " if self.port != 22 else ""
+        return f"{port}{self.user}@{self.alias}"
+
     def __str__(self) -> str:
         host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
         return f"{self.name} ({self.user}@{host}:{self.port})"

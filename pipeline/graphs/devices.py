@@ -1,8 +1,9 @@
 """Which ops are the worker's: from the names of devices, such as `/job:worker/replica:0/task:0/device:GPU:0`.
 
 Asked for nothing in particular, the worker is the task that the file says it belongs to, else the lowest task of the
-first of the jobs `worker`, `chief`, `master`, `localhost` that is there; where no op names a job, all ops are the
-worker's. Of these ops, those on a GPU count if there are any, with those of no named kind of device; else all.
+first of the jobs `worker`, `chief`, `master`, `localhost` that is there, with all ops that name no job: these run where
+the session is, and a function of TensorFlow 2 places its updates alone. Of these ops, those on a GPU count if there are
+any, with those of no named kind of device; else all.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def worker_ops(names: Sequence[str], wanted: str | None, task: str | None) -> li
     """
     known = {name: parse(name) for name in set(names)}
     pattern = parse(wanted or task or "") if wanted or task else _default(list(known.values()))
-    chosen = {name for name, device in known.items() if pattern.covers(device)}
+    homeless = not (wanted or task)
+    chosen = {name for name, device in known.items() if pattern.covers(device) or homeless and device.job is None}
     if pattern.kind is None and any(known[name].kind == "GPU" for name in chosen):
         chosen = {name for name in chosen if known[name].kind in ("GPU", None)}
     if not chosen:

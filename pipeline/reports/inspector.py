@@ -134,7 +134,16 @@ def _errors(files: Files) -> Html:
         if side == "test":
             parts.append(tag("div", *tables, class_="grid tables"))
         else:
-            parts.append(tag("details", tag("summary", "The validation side, by which it was chosen"), *tables))
+            parts.append(
+                tag(
+                    "details",
+                    tag(
+                        "summary",
+                        "The validation side: it was chosen by it, and baselines and plain models have learned from it",
+                    ),
+                    *tables,
+                )
+            )
     if not parts:
         return tag("p", "No errors were written beside this inspector.")
     text = "The best of each line is bold. Baselines had the same rows and facts. docs/METRICS.md defines the scores."

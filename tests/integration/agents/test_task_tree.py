@@ -322,7 +322,7 @@ def test_the_sources_fill_their_slots_and_tell_the_end(start: Start, wait_for: W
 
     def resident() -> int:
         memory.read(time.monotonic_ns(), row, 1)
-        return int(row[1])
+        return int(row[1] or 0)
 
     wait_for(lambda: resident() > 100_000)  # it has only just become `sleep`
     assert memory.ended() is None

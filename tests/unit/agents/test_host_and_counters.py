@@ -13,6 +13,7 @@ import pytest
 from driple.agents import perf
 from driple.agents.host import HostSource
 from driple.agents.perf import CACHE_MISSES, MemoryTrafficSource, TaskCounter
+from driple.agents.source import affordable_period
 from driple.agents.tree import ProcessTree
 from driple.contracts.errors import BadInput
 
@@ -53,7 +54,7 @@ def test_files_that_cannot_be_read_give_nulls_and_one_line(tmp_path: Path, caplo
         source.open()
         assert read(source, 2) == read(source, 2) == [None, None]
     assert len(caplog.records) == 1
-    assert source.quality()["failures"] == 3  # one of them when it was opened
+    assert source.quality()["failures"] == 7  # five of them when it was opened: it is read then to see what that costs
     source.close()
 
 
@@ -61,6 +62,13 @@ def opened_tree() -> ProcessTree:
     tree = ProcessTree(os.getpid())
     tree.open()
     return tree
+
+
+def test_a_slow_source_is_read_less_often_and_one_slow_moment_makes_none() -> None:
+    pauses = iter([0.05, 0.0, 0.0, 0.0, 0.0])  # the first read is interrupted
+    assert affordable_period(100, 5.0, lambda: time.sleep(next(pauses)), 0.002) == 20
+    assert affordable_period(100, 5.0, lambda: time.sleep(0.0005), 0.002) > 20
+    assert affordable_period(100, 5.0, lambda: time.sleep(0.01), 0.002) == 100, "once a second, whatever it costs"
 
 
 def test_memory_traffic_is_the_hardware_counters_or_null() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from driple.agents.cli import main
+from driple.agents.parquet import Field
+from driple.agents.samples import Stream, encode_header, encode_rows
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,7 @@ from driple.agents.cli import main
         (["--out", "{}/x.parquet", "--nic", "lo", "--for", "-1"], "--for -1: expected"),
         (["--out", "{}/x.parquet", "--nic", "lo", "--flows", "500"], "--flows 500: expected 0.1 to 100"),
         (["--out", "{}/x.parquet", "--nic", "lo", "--nic", "lo"], "--nic: lo, lo: expected each once"),
+        (["--out", "{}/x.flows.parquet", "--nic", "lo"], "is the flows of another trace; choose another name"),
         (["--out", "{}/none/x.parquet", "--nic", "lo"], "no such folder"),
         (["--out", "{}", "--nic", "lo"], "expected a file"),
         (["--out", "/dev/full", "--nic", "lo"], "expected a file"),
@@ -182,3 +185,17 @@ def test_an_interrupt_while_it_loads_leaves_no_traceback() -> None:
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_seal_says_what_is_damaged_in_one_line(tmp_path: Path) -> None:
+    streams = [Stream("trace", (Field("t_mono_ns", "int64", True),))]
+    samples = tmp_path / "x.parquet.samples"
+    parts = [encode_rows(0, streams[0].fields, [[t]]) for t in (1, 2)]
+    samples.write_bytes(encode_header(streams, {"asked": {"hz": 100}}) + parts[0] + b"rubbish" + parts[1])
+    script = "import sys; from driple.agents.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "--seal", str(samples)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert result.stdout == f"{tmp_path}/x.parquet: 2 rows\n"
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"driple-sample: {samples}: 7 bytes are damaged and were left out")
+    assert samples.exists()

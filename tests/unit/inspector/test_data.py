@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -378,6 +379,15 @@ def test_enough_to_learn_from(tmp_path: Path) -> None:
 def test_not_enough_to_learn_from(tmp_path: Path, dataset: Callable[[], files.Dataset], split: str, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         enough(work.examples(tmp_path, dataset()), split)
+
+
+@pytest.mark.parametrize("side", ["val", "test"])
+def test_a_side_on_which_nothing_is_known(tmp_path: Path, side: str) -> None:
+    found = work.examples(tmp_path)
+    blind = np.full(len(COLUMNS), np.nan)
+    items = [dataclasses.replace(i, targets=blind) if i.split_architecture == side else i for i in found.items]
+    with pytest.raises(BadInput, match=f"all targets are null on side {side} of the architecture split"):
+        enough(dataclasses.replace(found, items=tuple(items)), "architecture")
 
 
 def test_random_is_advised_only_where_it_would_do(tmp_path: Path) -> None:

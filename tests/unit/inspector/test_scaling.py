@@ -111,6 +111,16 @@ def test_predictions_are_neither_negative_nor_absurd(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["max", "log"])
+def test_what_is_at_the_limit_is_known_and_may_be_looked_at_without_it(kind: str) -> None:
+    values = targets()
+    scaler = TargetScaler.fit(kind, values, ALL)
+    far = scaler.transform(np.stack([20 * values.max(axis=0), values.max(axis=0)]))
+    assert scaler.at_limit(scaler.inverse(far)).tolist() == [[True] * WIDTH, [False] * WIDTH]
+    np.testing.assert_allclose(scaler.inverse(far, far=1e6)[0], 20 * values.max(axis=0))
+    assert not scaler.at_limit(np.full((1, WIDTH), np.nan)).any()
+
+
+@pytest.mark.parametrize("kind", ["max", "log"])
 def test_targets_that_are_not_usable_are_null_both_ways(kind: str) -> None:
     values = targets()
     values[:, 3:6] = np.nan

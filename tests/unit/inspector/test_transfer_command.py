@@ -93,6 +93,8 @@ def test_what_is_frozen_stays_and_the_rest_is_tuned(
 def test_a_source_that_learned_from_rows_it_would_be_judged_on_is_refused(examples: Examples, source: Source) -> None:
     with pytest.raises(BadInput, match="use --split architecture"):
         train_inspector(examples, source.config, split="random", transfer=Transfer(source=source))
+    with pytest.raises(BadInput, match="use --split architecture"):  # another setting, and the same workloads
+        train_inspector(elsewhere(examples), source.config, split="random", transfer=Transfer(source=source))
 
 
 def test_a_transfer_goes_on_after_an_interrupt(examples: Examples, source: Source, tmp_path: Path) -> None:

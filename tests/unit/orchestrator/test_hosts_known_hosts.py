@@ -68,7 +68,13 @@ def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_remedy(names: st
         HostKeys(route(file)).check(KEY)
     message = str(caught.value)
     assert "\n" not in message
-    for part in ("gpu1 (bob@gpu1.example.org:2200)", KEY.fingerprint, str(file), "ssh gpu1", "--accept-new-host-keys"):
+    for part in (
+        "gpu1 (bob@gpu1.example.org:2200)",
+        KEY.fingerprint,
+        str(file),
+        "(ssh -p 2200 bob@gpu1)",
+        "--accept-new",
+    ):
         assert part in message
     assert file.read_text() == f"{names} {LINE}\n"
 

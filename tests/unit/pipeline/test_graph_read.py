@@ -21,6 +21,8 @@ from driple.pipeline.graphs.shapes import output_shapes
 
 BATCH = 8
 
+LOCAL = 'device: "/job:localhost/replica:0/task:0/device:CPU:0"'
+
 
 @pytest.fixture(scope="module")
 def graphs(checkout: Path) -> Path:
@@ -205,6 +207,17 @@ def test_an_unknown_first_dimension_is_the_batch(
 
 def test_a_file_without_jobs_is_all_the_workers(tmp_path: Path) -> None:
     assert len(read_graph(written(tmp_path, node("a") + node("b", inputs=("a",)))).ops) == 2
+
+
+def test_a_function_that_places_its_updates_alone_is_all_the_workers(tmp_path: Path) -> None:
+    text = node("x") + node("mul", "Mul", ("x",)) + node("update", "AssignSubVariableOp", ("mul",), LOCAL)
+    assert read_graph(written(tmp_path, text)).ops == ("Relu", "Mul", "AssignSubVariableOp")
+
+
+def test_ops_that_name_no_job_are_not_another_tasks(tmp_path: Path) -> None:
+    text = node("v", "VariableV2", more='device: "/job:ps/task:0"') + node("a") + node("b", "Mul", ("a",))
+    assert read_graph(written(tmp_path, text)).ops == ("Relu", "Mul")
+    assert read_graph(written(tmp_path, text), device="ps").ops == ("VariableV2",)
 
 
 def test_ops_without_a_device_are_with_their_colocation_group_or_first_input(tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--nic", action="append", default=[], metavar="NAME", help="an interface; may be given again")
     what.add_argument("--gpu", action="append", default=[], metavar="GPU", help="index or UUID; may be given again")
     what.add_argument("--pid", type=int, help="a task's first process; its whole tree is sampled, and it ends with it")
-    what.add_argument("--flows", type=float, metavar="HZ", help="TCP flows, so often, into FILE.flows.parquet")
+    beside = "TCP flows, so often, into x.flows.parquet beside x.parquet"
+    what.add_argument("--flows", type=float, metavar="HZ", help=beside)
     what.add_argument("--host", action="store_true", help="the host's CPU and memory; there anyway with any other")
     how = parser.add_argument_group("how")
     how.add_argument("--hz", type=float, default=100.0, help="ticks a second, 1 to 1000 (%(default)g)")

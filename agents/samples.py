@@ -4,13 +4,15 @@
     one line of JSON: the streams with their tables and columns, and what was asked for
     blocks: head (marker, stream, rows, length, CRC-32), then the columns of some rows of one stream
 
-A block is whole or it does not count: the first one that is cut short or fails its checksum ends the file for a reader.
+A block is whole or it does not count: after one that is cut short or fails its checksum a reader goes on at the next
+whole one, and where none follows the file ends.
 Stream 255 holds notes: JSON that replaces the note before it (quality so far).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from array import array
@@ -28,6 +30,7 @@ MAX_STREAMS = 200
 _HEAD = struct.Struct("<4sBxxxII")
 _CHECKSUM = struct.Struct("<I")
 _MARKER = b"blk:"
+_CHUNK = 1 << 16
 _ALL_NULL, _ALL_PRESENT, _MIXED = 0, 1, 2
 # A length beyond this is damage and not a block: nothing here flushes more than about a second of rows.
 _MAX_PAYLOAD = 1 << 28
@@ -112,7 +115,7 @@ def _fitting(code: str, values: Sequence[Cell], refused: Optional[Refused]) -> L
 
 
 class SamplesFile:
-    """Reads a samples file up to its last whole block.
+    """Reads the whole blocks of a samples file.
 
     Attributes:
         streams: what it holds.
@@ -120,6 +123,7 @@ class SamplesFile:
         note: the last note, empty if there is none.
         rows: whole rows by stream.
         end: where the last whole block ends.
+        damaged: where bytes between whole blocks begin and end that are no whole block. A torn tail is none of them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -136,13 +140,15 @@ class SamplesFile:
         """The columns of each block of a stream in turn. Holds one block in memory."""
         with self.path.open("rb") as stream:
             stream.seek(self._start)
-            while stream.tell() < self.end:
-                _, owner, rows, length = _HEAD.unpack(stream.read(_HEAD.size))
-                stream.seek(_CHECKSUM.size, 1)
-                if owner == number:
-                    yield _decode(self.streams[number].fields, rows, stream.read(length))
-                else:
-                    stream.seek(length, 1)
+            for damage, behind in (*self.damaged, (self.end, self.end)):
+                while stream.tell() < damage:
+                    _, owner, rows, length = _HEAD.unpack(stream.read(_HEAD.size))
+                    stream.seek(_CHECKSUM.size, 1)
+                    if owner == number:
+                        yield _decode(self.streams[number].fields, rows, stream.read(length))
+                    else:
+                        stream.seek(length, 1)
+                stream.seek(behind)
 
     def _read_header(self, stream: BinaryIO) -> None:
         if stream.read(len(MAGIC)) != MAGIC:
@@ -160,26 +166,79 @@ class SamplesFile:
         self._start = stream.tell()
 
     def _scan(self, stream: BinaryIO) -> None:
-        self.end = self._start
         self.note: Dict[str, Any] = {}
         self.rows = [0] * len(self.streams)
-        while True:
-            start = stream.read(_HEAD.size + _CHECKSUM.size)
-            if len(start) < _HEAD.size + _CHECKSUM.size:
-                return
-            head = start[: _HEAD.size]
-            marker, number, rows, length = _HEAD.unpack(head)
-            known = number == NOTES or number < len(self.streams)
-            if marker != _MARKER or not known or length > _MAX_PAYLOAD:
-                return
-            payload = stream.read(length)
-            if len(payload) < length or _CHECKSUM.pack(_checksum(head, payload)) != start[_HEAD.size :]:
-                return
-            if number == NOTES:
-                self.note = json.loads(payload)
-            else:
-                self.rows[number] += rows
-            self.end = stream.tell()
+        self.damaged: List[Tuple[int, int]] = []
+        self._until: Dict[int, Any] = {}
+        # A sampler may be writing it: what is half there now and whole a moment later is no damage.
+        size = os.fstat(stream.fileno()).st_size
+        at = self.end = self._start
+        while at < size:
+            length = self._take(stream, at, size)
+            if not length:
+                at = _next_marker(stream, at + 1, size)
+                continue
+            if at > self.end:
+                self.damaged.append((self.end, at))
+            at = self.end = at + length
+
+    def _take(self, stream: BinaryIO, at: int, size: int) -> int:
+        """Counts the block that begins at `at`. Returns its length in the file, 0 if there is no whole one."""
+        stream.seek(at)
+        head, checksum = stream.read(_HEAD.size), stream.read(_CHECKSUM.size)
+        if len(checksum) < _CHECKSUM.size:
+            return 0
+        marker, number, rows, length = _HEAD.unpack(head)
+        known = number == NOTES or number < len(self.streams)
+        begin = stream.tell()
+        if marker != _MARKER or not known or length > min(_MAX_PAYLOAD, size - begin):
+            return 0
+        if _CHECKSUM.pack(_checksum_of_next(stream, head, length)) != checksum:
+            return 0
+        stream.seek(begin)
+        payload = stream.read(length)
+        if number == NOTES:
+            self.note = json.loads(payload)
+        elif self._follows(number, rows, payload, after_damage=at > self.end or bool(self.damaged)):
+            self.rows[number] += rows
+        else:
+            return 0
+        return stream.tell() - at
+
+    def _follows(self, number: int, rows: int, payload: bytes, after_damage: bool) -> bool:
+        """Whether a block continues its stream. A disk that damages a file may also put old blocks in wrong places."""
+        times: List[Any] = _decode(self.streams[number].fields[:1], rows, payload)[0]
+        if times and after_damage and times[0] < self._until.get(number, times[0]):
+            return False
+        if times:
+            self._until[number] = times[-1]
+        return True
+
+
+def _checksum_of_next(stream: BinaryIO, head: bytes, length: int) -> int:
+    """Of a block whose payload comes next. In pieces, as a damaged length may be that of half the file."""
+    checksum = zlib.crc32(head)
+    while length > 0:
+        piece = stream.read(min(length, _CHUNK))
+        if not piece:
+            break
+        checksum = zlib.crc32(piece, checksum)
+        length -= len(piece)
+    return checksum
+
+
+def _next_marker(stream: BinaryIO, at: int, size: int) -> int:
+    """Where the next block may begin, from `at` on; `size` if nowhere."""
+    while at < size:
+        stream.seek(at)
+        data = stream.read(_CHUNK)
+        found = data.find(_MARKER)
+        if found >= 0:
+            return at + found
+        if len(data) < _CHUNK:
+            break
+        at += len(data) - len(_MARKER) + 1
+    return size
 
 
 def _decode(fields: Sequence[Field], rows: int, payload: bytes) -> List[List[Cell]]:

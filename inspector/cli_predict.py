@@ -139,7 +139,7 @@ def _settings(texts: Sequence[str]) -> tuple[Setting, ...]:
 def _sizes(texts: Sequence[str]) -> tuple[int, ...]:
     for text in texts:
         if not (text.isascii() and text.isdigit() and 0 < len(text) < 10):
-            raise BadInput(f"--batch-size: expected whole numbers, got {text!r}")
+            raise BadInput(f"--batch-size: expected whole numbers below 10^9, got {text!r}")
     return tuple(dict.fromkeys(map(int, texts)))
 
 

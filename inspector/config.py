@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from driple.contracts.errors import BadInput, UnknownName
+from driple.inspector.depth import depth
 
 LAYERS = ("gcn", "gin", "gat", "mpnn", "pna")
 GRUS = ("off", "message", "state")
@@ -74,6 +75,7 @@ class NetworkConfig:
                 raise BadInput(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
         for name in ("depth", "readout_steps"):
             text = getattr(self, name)
+            depth(text, 1)  # raises for one that is none
             if text.isdigit() and not 1 <= int(text) <= MOST_LAYERS:
                 raise BadInput(f"{name}: expected 1 to {MOST_LAYERS}, got {text}")
         if not 0 < self.most_added < math.inf:

@@ -201,5 +201,5 @@ def _positive(text: str) -> int:
 def _seed(text: str) -> int:
     value = int(text)
     if not 0 <= value < 2**63:
-        raise argparse.ArgumentTypeError("expected 0 or more")
+        raise argparse.ArgumentTypeError("expected 0 or more, below 2^63")
     return value

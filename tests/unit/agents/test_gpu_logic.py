@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from driple.agents import gpu_samples
 from driple.agents.gpu import COLUMNS, GpuSource, Row, combine, merge, refuse
-from driple.agents.gpu_samples import Buffer, Stamps, clock_of, offset_ns
+from driple.agents.gpu_samples import LONGEST_NS, Buffer, Stamps, clock_of, of_the_hole, offset_ns
 from driple.agents.source import Late
 
 SECOND_US = 1_000_000
@@ -260,6 +260,48 @@ def test_a_value_type_from_the_future_gives_no_values(unset_clocks: dict[str, in
     assert fetched(buffer, stamps, 10_020) == []
 
 
+def test_gaps_are_counted_within_a_fetch_and_between_two(unset_clocks: dict[str, int]) -> None:
+    driver = Driver(announced=100)
+    driver.samples = [(t * 1000, 50) for t in range(9_900, 10_000, 10)]
+    buffer, stamps = opened(driver)
+    counted = []
+    for first_ms, last_ms in ((10_000, 10_100), (10_100, 10_200), (10_400, 10_500), (10_500, 10_600)):
+        driver.samples += [(t * 1000, 50) for t in range(first_ms, last_ms, 10)]
+        unset_clocks["mono_ms"] = last_ms
+        fetched(buffer, stamps, last_ms)
+        counted.append(buffer.counts["sample_gaps"])
+    assert counted == [0, 0, 1, 1]
+    driver.samples += [(t * 1000, 50) for t in (10_600, 10_610, 10_650, 10_660)]
+    fetched(buffer, stamps, 10_670)
+    assert buffer.counts["sample_gaps"] == 2
+
+
+BUSY = [100.0] * 10
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard", "age_ms", "expected"),
+    [
+        (100, BUSY, 60, None),  # of the burst before, or of a device that works on: nobody can tell
+        (80, BUSY, 60, 0),  # part of the window is of the burst, the rest is of something lower
+        (0, BUSY, 60, 0),
+        (40, BUSY, 255, 0),
+        (75, BUSY, 255, 50),  # half of the window at most is of the burst
+        (100, BUSY, 255, None),
+        (100, BUSY, 340, 100),
+        (37, BUSY, 340, 37),
+        (50, [0.0, 100.0] * 5, 60, None),  # as samples said before, and no sign of anything
+        (50, [], 60, None),
+        (0, [], 60, 0),
+        (50, [], 400, 50),
+    ],
+)
+def test_what_the_gauge_says_of_a_hole(
+    answer: float, heard: Sequence[float], age_ms: int, expected: float | None
+) -> None:
+    assert of_the_hole(answer, heard, age_ms * 1_000_000) == pytest.approx(expected)
+
+
 class Tape:
     """In place of a buffer: samples that show at given times."""
 
@@ -341,6 +383,67 @@ def test_the_gauge_speaks_only_for_times_of_which_no_sample_speaks() -> None:
     gauged = [t for t, values in found if values[0] == 37]
     assert gauged and all(second < t <= 3 * second or t > 4 * second for t in gauged)
     assert len([values for _, values in found if values[0] == 100]) == 200
+
+
+MS = 1_000_000
+
+
+def wave(busy_ms: int, idle_ms: int, end_ms: int, *, silent: bool) -> list[tuple[int, int, float]]:
+    """Samples every 10 ms of a square wave, of its bursts alone where the device is silent while it is idle."""
+    found = []
+    for t in range(10, end_ms, 10):
+        busy = (t - 10) % (busy_ms + idle_ms) < busy_ms
+        if busy or not silent:
+            found.append((t * MS + 1, t * MS, 100.0 * busy))
+    return found
+
+
+@pytest.mark.parametrize("other_is_silent", [True, False])
+@pytest.mark.parametrize("idle_ms", [250, 300, 1_000])
+def test_a_hole_that_the_gauge_saw_at_rest_is_filled_at_the_devices_period(idle_ms: int, other_is_silent: bool) -> None:
+    end = 8_000
+    source = source_of(
+        Tape(wave(200, idle_ms, end, silent=True)), Tape(wave(200, idle_ms, end, silent=other_is_silent))
+    )
+    source._gauge = Meter(0)  # type: ignore[assignment]
+    found = run(source, range(130 * MS, (end + 100) * MS, 200 * MS))
+    truth = [(t, value) for _, t, value in wave(200, idle_ms, end, silent=False)]
+    assert all(a[0] < b[0] for a, b in pairwise(found)) and source._displaced == 0
+    last = truth[-1][0] - 200 * MS
+    for slot in range(2):
+        seen = [(t, values[slot]) for t, values in found if values[slot] is not None]
+        assert [sample for sample in seen if sample[0] < last and sample[1]] == [
+            s for s in truth if s[0] < last and s[1]
+        ]
+        times = [t for t, _ in seen if t < last]
+        # Rows end at the moment of a look, so that two of them can be a little more or less than a period apart.
+        assert all(5 * MS <= b - a <= 15 * MS for a, b in pairwise(times))
+
+
+def test_a_hole_in_which_the_device_worked_is_not_filled() -> None:
+    shown = [(k * 10 * MS + 1, k * 10 * MS, 100.0) for k in [*range(1, 101), *range(301, 401)]]
+    source = source_of(Tape(shown), Tape(shown))
+    source._gauge = Meter(100)  # type: ignore[assignment]
+    found = run(source, range(200 * MS, 4_000 * MS, 200 * MS))
+    within = [t for t, _ in found if 1_000 * MS < t < 3_010 * MS]
+    assert 5 <= len(within) <= 10 and all(t % (200 * MS) == 0 for t in within)
+
+
+def test_a_device_that_is_dry_for_an_hour_is_filled_read_by_read() -> None:
+    shown = [(k * 10 * MS + 1, k * 10 * MS, 100.0) for k in range(1, 101)]
+    source = source_of(Tape(shown), Tape(shown))
+    source._gauge = Meter(0)  # type: ignore[assignment]
+    sent = 0
+    for t in range(200 * MS, 3_600_000 * MS, 200 * MS):
+        source.read(t, [None] * len(COLUMNS), 0)
+        late = len(source.extra())
+        sent += late
+        assert late <= 80 and len(source._pending) <= 80 and all(len(hole.looks) <= 4 for hole in source._holes)
+    assert sent == pytest.approx(360_000, abs=200)
+    # And one that was held for an hour does not make up for all of it.
+    for t in range(7_200_000 * MS, 7_202_000 * MS, 200 * MS):
+        source.read(t, [None] * len(COLUMNS), 0)
+        assert len(source.extra()) <= LONGEST_NS // (10 * MS) + 80
 
 
 def portioned(milliseconds: int) -> list[tuple[int, int, float]]:

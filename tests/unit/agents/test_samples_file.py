@@ -1,7 +1,8 @@
-"""The append-only file: whatever cuts it short, whole blocks before the cut are read, and nothing else."""
+"""The append-only file: whatever cuts it short or damages it, its whole blocks are read, and nothing else."""
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -52,15 +53,75 @@ def test_a_cut_anywhere_loses_only_what_is_behind_it(whole: Path) -> None:
     assert sorted(set(seen)) == [0, 2, 3, 6]
 
 
-def test_a_flipped_bit_ends_the_file_there(whole: Path) -> None:
-    data = bytearray(whole.read_bytes())
-    full = SamplesFile(whole).rows
-    start = len(encode_header(STREAMS, {"asked": {"hz": 100}}))
-    for at in range(start, len(data) - len(encode_note({"n": 2}))):
-        broken = data.copy()
-        broken[at] ^= 0x10
-        whole.write_bytes(broken)
-        assert SamplesFile(whole).rows != full
+def encoded(number: int, columns: list[list[int | float | str | None]]) -> bytes:
+    return encode_rows(number, STREAMS[number].fields, columns)
+
+
+def test_a_flipped_bit_costs_the_block_that_it_is_in(whole: Path) -> None:
+    data = whole.read_bytes()
+    at = len(encode_header(STREAMS, {"asked": {"hz": 100}})) + len(encode_note({"n": 1}))
+    for hit, (number, columns) in enumerate(BLOCKS):
+        length = len(encoded(number, columns))
+        left = [block for i, block in enumerate(BLOCKS) if i != hit]
+        for place in range(at, at + length):
+            broken = bytearray(data)
+            broken[place] ^= 0x10
+            whole.write_bytes(broken)
+            file = SamplesFile(whole)
+            assert file.damaged == [(at, at + length)]
+            assert (file.end, file.note) == (len(data), {"n": 2})
+            for stream in (0, 1):
+                found = list(file.blocks(stream))
+                assert found == [block for owner, block in left if owner == stream]
+                assert file.rows[stream] == sum(len(block[0]) for block in found)
+        at += length
+
+
+def test_a_torn_tail_is_no_damage(whole: Path) -> None:
+    data = whole.read_bytes()
+    for tail in (encoded(*BLOCKS[0])[:-1], b"blk:", bytes(200_000), b"blk:" * 100):
+        whole.write_bytes(data + tail)
+        file = SamplesFile(whole)
+        assert (file.end, file.damaged, file.rows) == (len(data), [], [5, 1])
+
+
+def test_whole_blocks_are_found_behind_much_damage(tmp_path: Path) -> None:
+    """Wherever the marker lies in the pieces in which it is looked for, and after markers that mean nothing."""
+    path = tmp_path / "x.samples"
+    header, parts = encode_header(STREAMS, {}), [encoded(*block) for block in BLOCKS]
+    for length in (1, 3, *range((1 << 16) - 4, (1 << 16) + 4), 300_000):
+        for rubbish in (bytes(length), (b"blk:" + bytes(40_000)) * (length // 40_000) + b"x"):
+            path.write_bytes(header + parts[0] + rubbish + parts[1] + rubbish + parts[2])
+            file = SamplesFile(path)
+            assert sum(end - start for start, end in file.damaged) == 2 * len(rubbish)
+            assert len(file.damaged) == 2
+            assert file.rows == [5, 1]
+            assert list(file.blocks(0)) == [BLOCKS[0][1], BLOCKS[2][1]]
+
+
+def test_old_blocks_in_a_damaged_place_do_not_turn_time_back(tmp_path: Path) -> None:
+    path = tmp_path / "x.samples"
+    first, other, last = [encoded(*block) for block in BLOCKS]
+    path.write_bytes(encode_header(STREAMS, {}) + first + last + b"damage" + first + other)
+    file = SamplesFile(path)
+    assert list(file.blocks(0)) == [BLOCKS[0][1], BLOCKS[2][1]]
+    assert list(file.blocks(1)) == [BLOCKS[1][1]]
+    assert [end - start for start, end in file.damaged] == [len(b"damage" + first)]
+
+
+def test_a_damaged_length_does_not_cost_memory(tmp_path: Path) -> None:
+    path = tmp_path / "x.samples"
+    block = bytearray(encoded(*BLOCKS[0]))
+    block[12:16] = (1 << 26).to_bytes(4, "little")
+    with path.open("wb") as stream:
+        stream.write(encode_header(STREAMS, {}) + block + encoded(*BLOCKS[1]))
+        stream.truncate(1 << 27)  # a hole, which takes no room on the disk
+    tracemalloc.start()
+    try:
+        assert SamplesFile(path).rows == [0, 1]
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_does_not_fit_its_type_is_a_null_and_counted(tmp_path: Path) -> None:

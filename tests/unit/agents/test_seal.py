@@ -43,6 +43,11 @@ def left(out: Path, note: dict[str, Any] | None = None) -> Path:
     return writer.path
 
 
+def metadata(trace: Path) -> dict[str, Any]:
+    about: dict[str, Any] = json.loads(pq.read_schema(trace).metadata[METADATA_KEY.encode()])
+    return about
+
+
 def test_late_samples_are_merged_by_their_own_times(tmp_path: Path) -> None:
     out = tmp_path / "x.parquet"
     samples = left(out, {"loop": {}, "clean_stop": True})
@@ -94,3 +99,35 @@ def test_another_name_needs_an_answer_where_to(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="ends in .samples"):
         seal(other)
     assert seal(other, tmp_path / "y.parquet")[tmp_path / "y.parquet"] == 6
+
+
+def test_damage_in_the_middle_is_said_and_the_samples_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "x.parquet"
+    samples = left(out, {"loop": {}, "clean_stop": True})
+    data = bytearray(samples.read_bytes())
+    second = data.index(b"blk:", data.index(b"blk:") + 1)
+    third = data.index(b"blk:", second + 1)
+    data[second + 20] ^= 1  # in the late samples
+    samples.write_bytes(data)
+    for _ in range(2):  # what is kept can be sealed again
+        caplog.clear()
+        assert seal(samples) == {out: 3, tmp_path / "x.flows.parquet": 2}
+        assert pq.read_table(out)["t_mono_ns"].to_pylist() == [10, 20, 30]
+        assert metadata(out)["damaged_bytes"] == third - second
+        assert metadata(out)["clean_stop"] is True
+        assert samples.read_bytes() == data
+        (message,) = caplog.messages
+        assert (
+            message == f"{samples}: {third - second} bytes are damaged and were left out of the trace; the file is kept"
+        )
+
+
+def test_a_torn_tail_is_sealed_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    samples = left(tmp_path / "x.parquet")
+    samples.write_bytes(samples.read_bytes()[:-1])
+    seal(samples)
+    assert not samples.exists()
+    assert caplog.messages == []
+    assert "damaged_bytes" not in metadata(tmp_path / "x.parquet")

@@ -6,17 +6,19 @@ between, each with a stamp of its own, and with them a square wave of 200/300 ms
 what we record, at their own times and not at ours, and the gauge answers only where there are none.
 
 A sample is the average over the period that ends at its stamp. Nothing here repeats a sample: where the device was
-silent the trace is silent, and the reader of the trace knows for how long a sample speaks by `sample_period_ms`.
+silent and the gauge did not see it at rest the trace is silent, and the reader of the trace knows for how long a sample
+speaks by `sample_period_ms`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
-from typing import Any, Callable, Dict, List, MutableSequence, Optional, Sequence, Tuple
+from bisect import bisect_left, bisect_right
+from typing import Any, Callable, Dict, List, MutableSequence, Optional, Sequence, Set, Tuple
 
-from driple.agents.gpu_samples import COUNTS, Buffer, Stamps
+from driple.agents.gpu_holes import GAUGE_NS, Hole
+from driple.agents.gpu_samples import COUNTS, SILENT, Buffer, Stamps
 from driple.agents.nvml import CODES, Gauge, Lost, Nvml, answer, readings, text
 from driple.agents.source import Late, Value, nth, period_in_ticks
 
@@ -99,9 +101,9 @@ class GpuSource:
         self._sent_ns = 0
         self._patience_ns = int(1.5e9 / PLAIN_READ_HZ)
         self._displaced = 0
-        self._gauged: Optional[Row] = None
+        self._holes = [Hole(), Hole()]
         self._late: List[Late] = []
-        self._refused = self._errors = self._dry = self._gauge_reads = 0
+        self._refused = self._errors = self._dry = self._gauge_reads = self._filled = 0
         self._first_error = ""
 
     def open(self) -> None:
@@ -196,6 +198,7 @@ class GpuSource:
             **{key: sum(buffer.counts[key] for buffer in buffers) for key in COUNTS if key != "errors"},
             "dry_reads": self._dry,
             "gauge_reads": self._gauge_reads,
+            "filled": self._filled,
             "displaced": self._displaced,
             "refused": self._refused,
             "errors": self._errors + sum(buffer.counts["errors"] for buffer in buffers),
@@ -276,48 +279,92 @@ class GpuSource:
 
     def _empty(self, now_ns: int) -> bool:
         """Takes what the buffers have. Returns whether there was anything."""
+        self._release()
         times: List[List[int]] = [[], []]
         values: List[List[Value]] = [[], []]
         dry = [False, False]
+        came = False
+        too_late: Set[int] = set()
         was_set = self._stamps.follow(now_ns)
         for slot, buffer in enumerate(self._buffers):
             if buffer is not None:
                 if was_set:
                     buffer.forget()
+                since_ns = buffer.newest_ns
                 times[slot], found = buffer.fetch(now_ns)
                 values[slot] = self._checked(found)
-                dry[slot] = not found and buffer.is_dry(now_ns, self._patience_ns)
-        first_ns = min((own[0] for own in times if own), default=None)
-        if first_ns is not None and first_ns <= self._sent_ns:
-            # We took for dry what was only slow: this driver shows its samples in larger portions. Wait longer now.
-            self._patience_ns = max(self._patience_ns, 2 * (now_ns - first_ns))
-        self._release(first_ns)
+                came = came or bool(found)
+                # Of a device whose period is not known nobody can tell so soon.
+                dry[slot] = not found and buffer.is_dry(now_ns, 0 if buffer.period_us else self._patience_ns)
+                too_late.update(self._fill(slot, buffer, since_ns, now_ns, times[slot], values[slot]))
+        self._displaced += len(too_late)
         self._pending = merge(self._pending, combine(times, values))
         if any(dry):
             # An idle device can stop to fill its buffer, and silence is not idleness: ask the gauge what it is.
             self._dry += 1
-            gpu, memory = self._ask_gauge()
-            self._gauged = (now_ns, gpu if dry[0] else None, memory if dry[1] else None)
-        return any(times)
+            for hole, buffer, is_dry, said in zip(self._holes, self._buffers, dry, self._ask_gauge()):
+                if is_dry and buffer is not None and said is not None:
+                    hole.look(now_ns, buffer.newest_ns, said)
+        return came
 
-    def _release(self, first_ns: Optional[int] = None, flush: bool = False) -> None:
+    def _fill(
+        self, slot: int, buffer: Buffer, since_ns: int, now_ns: int, times: List[int], values: List[Value]
+    ) -> Sequence[int]:
+        """Puts what the gauge said of a hole before the samples that ended it, or alone once it is sure to be one.
+
+        The gauge's answers wait: if samples of that time turn up after all, they know better. It is sure when the
+        silence was longer than our patience, and one more read brought nothing. Returns the times of samples that came
+        after that all the same, and are left out.
+        """
+        hole, period_ns = self._holes[slot], buffer.period_us * 1000
+        start_ns = max(since_ns, self._sent_ns)
+        known: List[Tuple[int, float]] = []
+        too_late: List[int] = []
+        if times:
+            if times[0] <= max(self._sent_ns, hole.settled_ns):
+                # We took for dry what was only slow: this driver shows samples in larger portions. Wait longer now.
+                self._patience_ns = max(self._patience_ns, 2 * (now_ns - times[0]))
+            hole.hear(values)
+            silent = len(times) < buffer.capacity  # or what it said is gone: the buffer was full
+            missed = silent and not hole.looks and times[0] - since_ns > SILENT * period_ns > 0
+            if missed and now_ns - times[0] < 2 * GAUGE_NS:
+                said = self._ask_gauge()[slot]  # its window may still reach back to what was not looked into in time
+                if said is not None:
+                    hole.look(now_ns, now_ns, said)
+            known = hole.close(start_ns, period_ns, times[0], silent)
+            too_late = times[: bisect_right(times, hole.settled_ns)]
+            del times[: len(too_late)], values[: len(too_late)]
+        elif hole.looks and hole.looks[-1][0] - since_ns > self._patience_ns:
+            known = hole.settle(start_ns, period_ns)
+        self._filled += len(known)
+        times[:0] = [t for t, _ in known]
+        values[:0] = [value for _, value in known]
+        return too_late
+
+    def _release(self, flush: bool = False) -> None:
         """Hands out what was held back since the last read.
 
-        Samples wait for one read, as the two kinds need not appear together and their times must not go back. A
-        gauge's answer waits too: if samples of that time turn up after all, they know better.
+        Samples wait for one read, as the two kinds need not appear together and their times must not go back; and
+        where a hole of one kind may yet be filled, what the other kind said of that time waits with it.
         """
+        until_ns = self._horizon_ns
+        for slot, (hole, buffer) in enumerate(zip(self._holes, self._buffers)):
+            if buffer is None or not hole.looks:
+                continue
+            if flush:
+                known = hole.settle(max(buffer.newest_ns, self._sent_ns), buffer.period_us * 1000)
+                self._filled += len(known)
+                rows: List[Row] = [(t, None, value) if slot else (t, value, None) for t, value in known]
+                self._pending = merge(self._pending, rows)
+            else:
+                until_ns = min(until_ns, max(buffer.newest_ns, hole.settled_ns))
         pending = self._pending
         if pending:
-            ready = len(pending) if flush else bisect_left(pending, (self._horizon_ns + 1,))
+            ready = len(pending) if flush else bisect_left(pending, (until_ns + 1,))
             self._horizon_ns = pending[-1][0]
             for row in pending[:ready]:
                 self._send(row)
             del pending[:ready]
-        if self._gauged is not None:
-            period_ns = max((buffer.period_us for buffer in self._buffers if buffer is not None), default=0) * 1000
-            if first_ns is None or first_ns > self._gauged[0] + period_ns:
-                self._send(self._gauged)
-            self._gauged = None
 
     def _send(self, row: Row) -> None:
         t, gpu, memory = row

@@ -26,6 +26,9 @@ SLEW_NS = 100_000
 WALL_FROM_US = 10**15
 """Stamps from here on count from 1970 (this is September 2001), those below from some boot (this is 31 years)."""
 
+SILENT = 3
+"""A device that gave no sample for more than so many periods is silent."""
+
 COUNTS = ("samples", "sample_gaps", "overruns", "misdated", "errors")
 """What is counted per buffer."""
 _FORMATS = {0: "d", 1: "I", 2: "L", 3: "Q", 4: "q", 5: "i", 6: "H"}  # nvmlValueType_t to memoryview's letters
@@ -210,8 +213,9 @@ class Buffer:
         return times, values
 
     def is_dry(self, now_ns: int, patience_ns: int) -> bool:
-        """Whether samples that should be there by now are not."""
-        return now_ns - self.newest_ns > max(3 * self.period_us * 1000, patience_ns)
+        """Whether samples that should be there by now are not, also of a driver that shows them late."""
+        due_ns = SILENT * self.period_us * 1000 + (self._dates.error_ns or 0)
+        return now_ns - self.newest_ns > max(due_ns, patience_ns)
 
     def span_s(self) -> float:
         """How many seconds of samples the buffer holds; 0 if not known yet."""
@@ -264,10 +268,12 @@ class Buffer:
         return [s for s, fit in zip(stamps, fits) if fit], [v for v, fit in zip(values, fits) if fit]
 
     def _judge(self, stamps: Sequence[int]) -> None:
-        """Counts what is missing in a fetch."""
+        """Counts what is missing in a fetch, and between it and the one before."""
         # It was full: what was there before its oldest is gone.
         self.counts["overruns"] += len(stamps) >= self.capacity > 0
         diffs = self._learn(stamps)
+        if self._last.value:
+            diffs.append(stamps[0] - self._last.value)
         if self.period_us and diffs and max(diffs) > 1.5 * self.period_us:
             self.counts["sample_gaps"] += sum(diff > 1.5 * self.period_us for diff in diffs)
 

@@ -116,10 +116,11 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
         return Analysis(
             Bib(UNKNOWN, refresh_s=series.refresh_s, flags=(*flags, "no_data")), samples.t_s, samples.value, None, None
         )
-    samples, refresh = _updated(samples, series.refresh_s, step_s)
+    # What a device stamps itself it has renewed: nothing of that is held, and least of all over a gap.
+    samples, refresh = _updated(samples, series.refresh_s or series.device_s, step_s)
     samples, ordered, absurd = _without_absurd(samples)
     flags += [*_count("absurd", absurd), *(["held"] if refresh.held else [])]
-    times = grid(samples.t_s, samples.period_s)
+    times = grid(samples.t_s, samples.period_s, series.device_s)
     flags += _count("gaps", len(times.after_gap))
     if step_s is not None and refresh.period_s is not None and step_s < FINEST * refresh.period_s:
         flags.append("step_finer_than_refresh")

@@ -34,6 +34,8 @@ class Readings:
     """On the run's timeline: seconds since the first sample of any task."""
     value: Any
     """As it was stored: counters stay integers."""
+    device_s: float | None = None
+    """The period of a device that stamped these values itself."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def load_run(folder: Path) -> Run:
     for record in manifest.tasks:
         window, flags = windows.get(record.task, windows[""])
         readings = {
-            name: Readings((t_ns - origin_ns) / 1e9, value) for name, (t_ns, value) in traces[record.task].items()
+            name: Readings((t_ns - origin_ns) / 1e9, value, device_s)
+            for name, (t_ns, value, device_s) in traces[record.task].items()
         }
         flags += _coverage(folder, record.task, readings.pop(_EVERY).t_s, window)
         bound = manifest.clocks[record.host].bound_ns
@@ -159,24 +162,41 @@ def _column(path: Path, table: Any, name: str) -> Any:
     return table.column(name).combine_chunks()
 
 
-def _read_trace(paths: RunPaths, record: TaskRecord, clock: ClockFit) -> dict[str, tuple[Any, Any]]:
-    """Times on the controller's clock and values of every column that says anything."""
+def device_periods(metadata: Any) -> dict[str, float]:
+    """Seconds between samples of the devices that stamp them, by the columns of a trace that hold such samples."""
+    sources = metadata.get("sources") if isinstance(metadata, dict) else None
+    found = {}
+    for name, source in sources.items() if isinstance(sources, dict) else ():
+        try:
+            methods, period_ms = source["method"].items(), float(source["sample_period_ms"]["median_ms"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue  # no such device
+        number = name[len(name.rstrip("0123456789")) :]
+        for column, method in methods:
+            if method == "samples" and np.isfinite(period_ms) and period_ms > 0:
+                found[column if number in ("", "0") else f"{column}_{number}"] = period_ms / 1e3
+    return found
+
+
+def _read_trace(paths: RunPaths, record: TaskRecord, clock: ClockFit) -> dict[str, tuple[Any, Any, float | None]]:
+    """Times on the controller's clock, values and a device's period of every column that says anything."""
     path = paths.trace(record.task)
     table = _table(path)
     if table.num_rows == 0:
         raise CorruptRun(f"{path}: no samples")
     t_ns = to_controller_ns(clock, _column(path, table, "t_mono_ns").to_numpy(zero_copy_only=False))
-    found: dict[str, tuple[Any, Any]] = {_EVERY: (t_ns, None)}
+    devices = device_periods(json.loads(table.schema.metadata[METADATA_KEY.encode()]))
+    found: dict[str, tuple[Any, Any, float | None]] = {_EVERY: (t_ns, None, None)}
     for name in table.column_names:
         if name in ("t_mono_ns", "t_real_ns"):
             continue
         column = _column(path, table, name)
         if column.null_count < len(column):
             known = column.is_valid().to_numpy(zero_copy_only=False)
-            found[name] = t_ns[known], column.drop_null().to_numpy(zero_copy_only=False)
+            found[name] = t_ns[known], column.drop_null().to_numpy(zero_copy_only=False), devices.get(name)
     if record.traffic_source == "flows":
         for name, (at_ns, value) in _read_flows(paths.flows(record.task)).items():
-            found[name] = to_controller_ns(clock, at_ns), value
+            found[name] = to_controller_ns(clock, at_ns), value, None
     return found
 
 

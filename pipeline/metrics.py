@@ -89,7 +89,8 @@ def _series(run: Run, task: str, resource: Resource) -> Series | None:
         return None
     kind = _KIND[resource.key]
     if column.kind != COUNTER:
-        whole = Series(name, readings.t_s, readings.value.astype(np.float64), resource.amount_unit, kind)
+        value = readings.value.astype(np.float64)
+        whole = Series(name, readings.t_s, value, resource.amount_unit, kind, device_s=readings.device_s)
         return whole.between(trace.window.start_s, trace.window.end_s)
     per_unit = _NS_PER_PERCENT if resource is GPU else 1.0
     limit = run.manifest.hosts[record.host].cores * 1e9 if resource is GPU else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.pipeline.refresh import Refresh, beats, find_refresh
+from driple.pipeline.refresh import Refresh, beats, find_refresh, unread
 from driple.pipeline.series import FloatArray
 
 _WRAP = 1 << 32
@@ -115,9 +115,18 @@ def _increases(t_s: FloatArray, count: Any) -> tuple[FloatArray, int, int]:
 
 
 def _real_updates(t_s: FloatArray, increase: FloatArray, refresh_s: float) -> tuple[FloatArray, FloatArray]:
-    """A counter that its source renews slowly, as it was renewed: what came with a jump came since the beat before."""
-    jumps: NDArray[np.int64] = np.flatnonzero(~(increase == 0)) + 1
+    """A counter that its source renews slowly, as it was renewed: what came with a jump came since the beat before.
+
+    Where it was not read for long, nothing is known until it jumps again: of a rest there nobody saw the beginning.
+    """
+    holes = unread(t_s, refresh_s)
+    increase = np.where(np.isin(np.arange(len(increase)), holes), 0.0, increase)
+    jumps: NDArray[np.int64] = np.union1d(np.flatnonzero(~(increase == 0)) + 1, holes)
     at, index = beats(t_s[jumps], float(t_s[-1]), refresh_s)
+    unknown = np.isin(jumps, holes)[index]
+    if len(holes):
+        keep = ~unknown | np.r_[True, index[1:] != index[:-1]]
+        at, index, unknown = at[keep], index[keep], unknown[keep]
     last = np.r_[index[1:] != index[:-1], False]  # after it comes the next jump
     gained = np.where(last[:-1], increase[jumps - 1][np.minimum(index[:-1] + 1, len(jumps) - 1)], 0.0)
-    return at, gained
+    return at, np.where(unknown[:-1], np.nan, gained)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.pipeline.series import FloatArray, usual_interval
+from driple.pipeline.spans import GAP_PERIODS
 
 MIN_CHANGES = 5
 """Fewer say nothing about how often a value is refreshed."""
@@ -78,9 +79,19 @@ def find_refresh(
 
 def real_updates(t_s: FloatArray, value: FloatArray, refresh_s: float) -> tuple[FloatArray, FloatArray]:
     """A held gauge as the source renewed it: a value that stood for three periods is three equal updates."""
+    holes = unread(t_s, refresh_s)
+    if len(holes):
+        parts = zip(np.split(t_s, holes + 1), np.split(value, holes + 1), strict=True)
+        times, values = zip(*(real_updates(*part, refresh_s) for part in parts), strict=True)
+        return np.concatenate(times), np.concatenate(values)
     starts = np.r_[0, np.flatnonzero(value[1:] != value[:-1]) + 1]
-    times, index = beats(t_s[starts], float(t_s[-1]), refresh_s)
-    return times, value[starts][index]
+    moments, index = beats(t_s[starts], float(t_s[-1]), refresh_s)
+    return moments, value[starts][index]
+
+
+def unread(t_s: FloatArray, refresh_s: float) -> NDArray[np.int64]:
+    """Positions of reads after which none came for so long that nobody knows of the updates in between: a gap."""
+    return np.flatnonzero(np.diff(t_s) > GAP_PERIODS * refresh_s)
 
 
 def beats(t_s: FloatArray, end_s: float, refresh_s: float) -> tuple[FloatArray, NDArray[np.int64]]:

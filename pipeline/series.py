@@ -45,6 +45,8 @@ class Series:
     """The source's own refresh period, where it is known already."""
     flags: tuple[str, ...] = ()
     """What was odd about it so far, like `resets:2`."""
+    device_s: float | None = None
+    """The period of a device that stamps its samples itself: each speaks of the one period before it, no more."""
 
     def between(self, start_s: float, end_s: float) -> Series:
         """What lies in a window: samples whose own time is wholly inside it."""

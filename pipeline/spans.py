@@ -17,6 +17,8 @@ GAP_PERIODS = 5.0
 """Samples further apart than so many periods leave a gap: what happened there is unknown."""
 _IRREGULAR = 3.0
 """Where times are irregular by nature, a gap is also more than so many times the interval that 95 % do not exceed."""
+DEVICE_GAP_PERIODS = 2.5
+"""Of a device that stamps its samples itself every longer interval is a gap, however many there are."""
 _WITNESS = 2.0
 _PASSES = 64
 
@@ -33,18 +35,19 @@ class Grid:
     period_s: float
 
 
-def grid(t_s: FloatArray, period_s: float | None = None) -> Grid:
+def grid(t_s: FloatArray, period_s: float | None = None, device_s: float | None = None) -> Grid:
     """A sample stands for the time since the one before; the first, and one after a gap, for the usual period.
 
     Args:
         t_s: when samples were taken.
         period_s: the usual time between them, where it is known already.
+        device_s: the period of a device that stamps them itself.
     """
     elapsed = np.diff(t_s)
-    period = period_s if period_s is not None else usual_interval(t_s)
-    limit = GAP_PERIODS * period
+    period = device_s or (period_s if period_s is not None else usual_interval(t_s))
+    limit = (DEVICE_GAP_PERIODS if device_s else GAP_PERIODS) * period
     gap: NDArray[np.int64] = np.flatnonzero(elapsed > limit) + 1
-    if len(gap):
+    if len(gap) and not device_s:
         limit = max(limit, _IRREGULAR * float(np.quantile(elapsed, 0.95)))
         gap = gap[elapsed[gap - 1] > limit]
     start = np.empty_like(t_s)

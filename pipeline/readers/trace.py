@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from driple.contracts.errors import BadInput, CorruptRun, shown
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.trace import COUNTER, METADATA_KEY, SCHEMA_VERSION, TIME, TRACE_COLUMNS
-from driple.pipeline.load import load_run
+from driple.pipeline.load import device_periods, load_run
 from driple.pipeline.metrics import resource_series, step_time_s
 from driple.pipeline.rates import rate
 from driple.pipeline.readers.source import Source
@@ -37,9 +38,7 @@ def read_run(folder: Path) -> Source:
             if series is None:
                 continue
             name = f"{task}/{key}"
-            found.append(
-                Series(name, series.t_s, series.value, series.unit, series.kind, series.refresh_s, series.flags)
-            )
+            found.append(replace(series, name=name))
             if step_s is not None:
                 steps[name] = step_s
         if trace.steps is not None and step_s is not None:
@@ -69,6 +68,7 @@ def read_trace(path: Path, values: list[str], counters: list[str], time: str | N
     t = _cells(path, table, time)
     t_s = t / (1e9 if time.endswith("_ns") else 1.0)
     t_s = t_s - (t_s[0] if len(t_s) else 0.0)
+    devices = device_periods(metadata)
     names = [*values, *counters] or [name for name in table.column_names if name != time]
     found = []
     for name in names:
@@ -85,7 +85,7 @@ def read_trace(path: Path, values: list[str], counters: list[str], time: str | N
             found.append(_rate(name, t_s[there], value, unit, (metadata or {}).get("processors")))
         else:
             kind = BUSY if unit == "%" else LEVEL
-            found.append(Series(name, t_s[there], value.astype(np.float64), unit, kind))
+            found.append(Series(name, t_s[there], value.astype(np.float64), unit, kind, device_s=devices.get(name)))
     return Source("driple trace" if metadata else "Parquet", tuple(found), notes=tuple(_quality(metadata or {})))
 
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from driple.pipeline.bib import Bib, measure
+from driple.pipeline.readers.trace import read_trace
+
 pytestmark = pytest.mark.integration
 
 SECONDS = 9.5
@@ -328,6 +331,22 @@ def commanded(folder: Path, script: str, *options: str) -> subprocess.CompletedP
     return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+def measured(folder: Path, script: str, out: Path) -> dict[str, Bib]:
+    """Burst and idle of the utilisation of one device in six seconds."""
+    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed to read the trace")
+    ended = commanded(folder, script, "--gpu", "0", "--hz", "100", "--for", "6", "--json", "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["sources"]["gpu0"]["sample_gaps"] >= 4
+    return {each.name: measure(each) for each in read_trace(out, [], [], None).series if "util" in each.name}
+
+
+def test_one_gpu_by_two_names_is_refused(stub: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "x.parquet")
+    ended = commanded(stub, "gpus=2", "--gpu", "0", "--gpu", "00", "--hz", "100", "--for", "1", "--out", out)
+    assert ended.returncode == 2 and not list(tmp_path.iterdir())
+    assert "gpu1 is gpu0 once more (GPU-" in ended.stderr and len(ended.stderr.splitlines()) == 1
+
+
 def test_the_command_samples_two_gpus_into_one_trace(stub: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed to read the trace")
     out = tmp_path / "trace.parquet"
@@ -344,6 +363,33 @@ def test_the_command_samples_two_gpus_into_one_trace(stub: Path, tmp_path: Path)
     assert rows["t_mono_ns"] == sorted(rows["t_mono_ns"])
     quality = json.loads(ended.stdout)["sources"]
     assert quality["gpu1"]["method"]["gpu_util_pct"] == "samples" and quality["gpu0"]["sample_gaps"] == 0
+
+
+@pytest.mark.parametrize(("busy_ms", "idle_ms"), [(200, 300), (200, 1000)])
+def test_a_wave_of_a_device_that_is_silent_while_idle_comes_back(
+    stub: Path, tmp_path: Path, busy_ms: int, idle_ms: int
+) -> None:
+    found = measured(
+        stub, f"dry_idle=1 sample_us=20000 busy_ms={busy_ms} idle_ms={idle_ms}", tmp_path / "trace.parquet"
+    )
+    for bib in found.values():
+        assert bib.pattern == "BIB"
+        # Where the gauge could look, edges are those of the samples; where it could not, that is said.
+        assert bib.idle_s == pytest.approx(idle_ms / 1e3, abs=0.0205)
+        if bib.burst_s is not None:
+            assert bib.burst_s == pytest.approx(busy_ms / 1e3, abs=0.0205)
+        else:
+            assert any(flag.startswith("gaps:") for flag in bib.flags)
+        assert bib.idle_amount is not None and bib.idle_amount < 5
+
+
+def test_holes_that_nobody_could_look_into_are_gaps(build: Build, tmp_path: Path) -> None:
+    out = tmp_path / "trace.parquet"
+    found = measured(build("nvmlDeviceGetUtilizationRates"), "dry_idle=1 sample_us=20000", out)
+    for bib in found.values():
+        gaps = [int(flag[5:]) for flag in bib.flags if flag.startswith("gaps:")]
+        assert gaps and gaps[0] >= 10
+        assert bib.bursts == 0 and bib.burst_s is not None and bib.burst_s < 3.5  # of six seconds
 
 
 def test_the_last_samples_are_there_where_the_gpu_is_read_on_every_tick(stub: Path, tmp_path: Path) -> None:

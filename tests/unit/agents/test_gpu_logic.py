@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from driple.agents import gpu_samples
 from driple.agents.gpu import COLUMNS, GpuSource, Row, combine, merge, refuse
-from driple.agents.gpu_samples import LONGEST_NS, Buffer, Stamps, clock_of, of_the_hole, offset_ns
+from driple.agents.gpu_holes import LONGEST_NS, of_the_hole
+from driple.agents.gpu_samples import Buffer, Stamps, clock_of, offset_ns
 from driple.agents.source import Late
 
 SECOND_US = 1_000_000
@@ -291,6 +292,8 @@ BUSY = [100.0] * 10
         (100, BUSY, 340, 100),
         (37, BUSY, 340, 37),
         (50, [0.0, 100.0] * 5, 60, None),  # as samples said before, and no sign of anything
+        (0, [0.0, 100.0] * 5, 60, None),  # it speaks at rest, so its silence has another reason
+        (0, [0.0, 100.0] * 5, 340, 0),
         (50, [], 60, None),
         (0, [], 60, 0),
         (50, [], 400, 50),
@@ -427,6 +430,17 @@ def test_a_hole_in_which_the_device_worked_is_not_filled() -> None:
     found = run(source, range(200 * MS, 4_000 * MS, 200 * MS))
     within = [t for t, _ in found if 1_000 * MS < t < 3_010 * MS]
     assert 5 <= len(within) <= 10 and all(t % (200 * MS) == 0 for t in within)
+
+
+def test_what_was_lost_as_the_buffer_was_full_is_not_filled() -> None:
+    burst = [(k * 10 * MS + 1, k * 10 * MS, 100.0) for k in range(1, 21)]
+    # Silent from 200 ms on, looked at until 600 ms; the next read is late, and finds the last 100 samples alone.
+    shown = [*burst, *((3_000 * MS, 2_000 * MS + k * 10 * MS, 100.0) for k in range(1, 101))]
+    source = source_of(Tape(shown), Tape(shown))
+    source._gauge = Meter(0)  # type: ignore[assignment]
+    found = run(source, [*range(200 * MS, 800 * MS, 200 * MS), 3_010 * MS])
+    assert {values[0] for t, values in found if 210 * MS < t <= 600 * MS} == {0}
+    assert not [t for t, _ in found if 600 * MS < t <= 2_000 * MS]
 
 
 def test_a_device_that_is_dry_for_an_hour_is_filled_read_by_read() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from driple.pipeline.bib import Bib, analyse, measure
-from driple.pipeline.series import BUSY, LEVEL, NETWORK, Series
+from driple.pipeline.series import BUSY, LEVEL, NETWORK, FloatArray, Series
 
 
 def square(text: str, *, high: float = 90.0, low: float = 10.0, kind: str = BUSY, period_s: float = 0.01) -> Series:
@@ -136,3 +136,18 @@ def test_an_analysis_shows_what_was_used() -> None:
     assert found.spans is not None and found.spans.high.sum() == 3
     assert found.threshold is not None and 10.0 < found.threshold < 90.0
     assert analyse(square("." * 20)).spans is None
+
+
+def test_a_device_that_is_silent_while_idle_is_not_busy_all_the_time() -> None:
+    t = np.concatenate([k * 0.5 + np.arange(1, 11) * 0.02 for k in range(12)])
+    found = measure(Series("gpu", t, np.full(len(t), 100.0), "%", BUSY, device_s=0.02))
+    assert "gaps:11" in found.flags and found.bursts == 0
+    assert found.burst_s == pytest.approx(2.4)  # what was seen, and nothing more
+
+
+def test_what_a_device_stamps_itself_is_not_held_over_a_gap() -> None:
+    t = np.concatenate([np.arange(1, 201) * 0.02, 10 + np.arange(1, 201) * 0.02])
+    value: FloatArray = np.repeat(np.random.default_rng(5).permutation(80) + 10.0, 5)
+    found = analyse(Series("gpu", t, value, "%", BUSY, device_s=0.02))
+    assert "gaps:1" in found.bib.flags and found.bib.refresh_s == pytest.approx(0.02)
+    assert found.t_s.tolist() == t.tolist()

@@ -17,7 +17,7 @@ import pytest
 from driple.contracts.errors import CorruptRun
 from driple.contracts.metrics import COLUMNS
 from driple.pipeline.flows import task_traffic
-from driple.pipeline.load import load_run
+from driple.pipeline.load import device_periods, load_run
 from driple.pipeline.metrics import resource_series, step_time_s, targets, task_metrics
 
 
@@ -57,6 +57,37 @@ def test_a_real_run_loads_with_all_tasks_on_one_timeline(real: Path) -> None:
         assert trace.readings["nic_rx_bytes"].value.dtype.kind == "u"
     starts = [run.tasks[f"worker:{i}"].window.start_s for i in (0, 1)]
     assert abs(starts[0] - starts[1]) < 0.05
+
+
+def gpu(method: Any = "samples", median_ms: Any = 20.0) -> dict[str, Any]:
+    return {
+        "method": {"gpu_util_pct": method, "gpu_mem_util_pct": "gauge"},
+        "sample_period_ms": {"median_ms": median_ms},
+    }
+
+
+def test_a_gpu_that_stamps_its_samples_says_its_period() -> None:
+    sources = {"gpu0": gpu(), "gpu1": gpu(median_ms=170), "gpu2": gpu("gauge"), "gpu3": gpu(median_ms=0), "host": {}}
+    assert device_periods({"sources": sources}) == {"gpu_util_pct": 0.02, "gpu_util_pct_1": 0.17}
+
+
+@pytest.mark.parametrize(
+    "sources", [None, [], {"gpu0": None}, {"gpu0": {"method": "samples"}}, {"gpu0": gpu(median_ms="x")}]
+)
+def test_metadata_that_says_nothing_of_a_device(sources: Any) -> None:
+    assert device_periods({"sources": sources}) == {} == device_periods(None)
+
+
+def test_the_period_of_a_device_gets_to_the_series_of_a_run(copy: Path) -> None:
+    def with_gpu(table: pa.Table) -> pa.Table:
+        metadata = json.loads(table.schema.metadata[b"driple"])
+        metadata["sources"]["gpu0"] = gpu()
+        busy = table.append_column("gpu_util_pct", pa.array([50.0] * len(table)))
+        return busy.replace_schema_metadata({"driple": json.dumps(metadata)})
+
+    rewritten(copy, "trace/worker-0.parquet", with_gpu)
+    readings = load_run(copy).tasks["worker:0"].readings
+    assert readings["gpu_util_pct"].device_s == 0.02 and readings["nic_rx_bytes"].device_s is None
 
 
 def test_warm_up_is_cut_at_a_step(real: Path) -> None:

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driple.pipeline.bib import measure
 from driple.pipeline.rates import rate
+from driple.pipeline.refresh import real_updates
+from driple.pipeline.series import NETWORK, Series
 
 T = np.arange(200) * 0.01
 
@@ -98,6 +101,35 @@ def test_a_slow_counter_that_rests_keeps_its_rests() -> None:
     assert np.sum(np.diff(found.t_s)[busy[1:]]) == pytest.approx(60 * 0.25, rel=0.05)
 
 
+@pytest.mark.parametrize("went_on", [True, False])
+def test_a_slow_counter_that_was_not_read_for_long_is_unknown_there(went_on: bool) -> None:
+    t = np.arange(800) * 0.01
+    renewed: Any = np.floor(t / 0.2 + 1e-9) * 0.2
+    count: Any = renewed * 5e6
+    if not went_on:
+        count[t > 5] -= 3 * 5e6
+    read = (t <= 2) | (t > 5)
+    found = rate(t[read], count[read])
+    assert found.refresh.held
+    known = np.isfinite(found.per_s)
+    assert found.per_s[known] == pytest.approx(np.full(np.count_nonzero(known), 5e6))
+    assert not ((found.t_s[known] > 2.01) & (found.t_s[known] < 5.2)).any()
+    bib = measure(Series("rx", found.t_s, found.per_s, "B/s", NETWORK, found.refresh.period_s))
+    assert "gaps:1" in bib.flags
+
+
+def test_a_slow_counter_that_rested_before_it_was_not_read_is_known_to_rest_until_then() -> None:
+    t = np.arange(1200) * 0.01
+    count: Any = np.minimum(np.floor(t / 0.2 + 1e-9) * 0.2, 3.0) * 5e6
+    count[t > 9] += np.floor((t[t > 9] - 9) / 0.2) * 1e6
+    read = (t <= 5) | (t > 8)
+    found = rate(t[read], count[read])
+    resting = (found.t_s > 3.3) & (found.t_s <= 5)
+    assert np.count_nonzero(resting) >= 8 and (found.per_s[resting] == 0).all()
+    inside = (found.t_s > 5.01) & (found.t_s < 9.1)
+    assert np.isnan(found.per_s[inside]).all()
+
+
 def test_a_counter_that_moves_once_a_step_is_not_slow() -> None:
     t = np.arange(6000) * 0.01
     count: Any = np.floor(t / 0.5 + 1e-9) * 1e6
@@ -118,3 +150,11 @@ def test_what_was_counted_is_what_the_rates_add_up_to(gains: list[int]) -> None:
     found = rate(t, np.cumsum(gains))
     if not found.refresh.held:
         assert np.sum(found.per_s * np.diff(np.r_[t[0], found.t_s])) == pytest.approx(sum(gains[1:]))
+
+
+def test_a_held_gauge_is_not_held_where_it_was_not_read() -> None:
+    t = np.arange(800) * 0.01
+    read = (t <= 2) | (t > 5)
+    times, values = real_updates(t[read], np.floor(t[read] / 0.2 + 1e-9), 0.2)
+    assert not ((times > 2.01) & (times < 5)).any()
+    assert len(times) == len(values) == pytest.approx(26, abs=1)

@@ -43,6 +43,16 @@ def test_a_gap_ends_a_span_and_leaves_both_sides_partial() -> None:
     assert spans.duration_s[3] == pytest.approx(0.04)
 
 
+def test_a_devices_own_samples_have_gaps_however_many_there_are() -> None:
+    t = np.concatenate([k * 0.5 + np.arange(1, 11) * 0.02 for k in range(12)])  # 200 ms of samples, 300 ms of silence
+    assert len(grid(t).after_gap) == 0  # to a counter's reads this is irregular, no more
+    found = grid(t, device_s=0.02)
+    assert found.after_gap.tolist() == list(range(10, 120, 10))
+    assert found.duration_s == pytest.approx(0.02)
+    lost: Any = np.delete(np.arange(1, 101) * 0.02, [20, 50])
+    assert len(grid(lost, device_s=0.02).after_gap) == 0  # one lost sample is none
+
+
 def test_irregular_times_are_no_gaps() -> None:
     t = np.cumsum(np.random.default_rng(3).exponential(0.01, 5000))
     assert len(grid(t).after_gap) <= 3

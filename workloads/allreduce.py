@@ -208,12 +208,15 @@ def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
 def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
     """One step of all workers: gradients summed and applied; gives this worker's loss, and the votes to stop."""
     import tensorflow as tf
+    import tf_keras
 
     from driple.workloads import inputs, optimisers
     from driple.workloads.models import registry
 
     run = job.run
-    tf.random.set_seed(run.seed * 1009)  # each worker sets its own weights: they must be the same
+    # Each worker sets its own weights: they must be the same. TensorFlow's own seed alone would not do it: the layers
+    # of tf_keras draw their seeds from a generator of its own.
+    tf_keras.utils.set_random_seed(run.seed * 1009 % 2**32)  # NumPy, which it seeds too, takes no more
     network = registry.network(run.workload, code_path=job.code_path)
     optimiser = optimisers.make_v2(run.workload.optimiser, registry.dataset_of(run.workload).kind)
     optimiser.build(network.model.trainable_variables)

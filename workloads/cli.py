@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import itertools
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import SHARDINGS, UPDATES
+from driple.contracts.runspec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
 PROG = "python -m driple.workloads.cli"
@@ -92,14 +93,16 @@ def _graph(arguments: argparse.Namespace) -> int:
     if arguments.job is not None:
         return extract.from_job(read_job(arguments.job), arguments.task, arguments.out)
     setting = Setting.parse(arguments.setting)
-    jobs = {}
-    for model in MODELS if arguments.all else arguments.model:
+    jobs: dict[str, JobSpec] = {}
+    for model in dict.fromkeys(MODELS if arguments.all else arguments.model):
+        # With --all a size is for the models that have one.
+        sizeless = arguments.all and ordinary_size(MODELS[model], DATASETS[MODELS[model].datasets[0]]) is None
         code_path = model.rpartition(":")[0] or None
         workload = workload_of(
             model,
             arguments.dataset,
             arguments.batch_size,
-            size=arguments.size,
+            size=None if sizeless else arguments.size,
             code_path=code_path,
             optimiser=arguments.optimiser,
             update=arguments.update,
@@ -107,12 +110,20 @@ def _graph(arguments: argparse.Namespace) -> int:
             sharding=arguments.sharding,
             strategy="ps" if setting.servers else "allreduce",
         )
-        jobs[model] = job_without_hosts(setting, workload, code_path=code_path)
+        jobs[_new_name(model, jobs)] = job_without_hosts(setting, workload, code_path=code_path)
     if arguments.jobs < 1:
         raise BadInput(f"--jobs: expected 1 or more, got {arguments.jobs}")
     if len(jobs) == 1:
         return extract.from_job(next(iter(jobs.values())), arguments.task, arguments.out)
     return extract.from_jobs(jobs, arguments.task, arguments.out, arguments.jobs)
+
+
+def _new_name(model: str, taken: Container[str]) -> str:
+    """What a model's graph is called: own models by stem and function, and by a number where two are alike."""
+    path, colon, function = model.rpartition(":")
+    name = f"{Path(path).stem}:{function}" if colon else model
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each not in taken)
 
 
 def _warm(_: argparse.Namespace) -> int:

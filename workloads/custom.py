@@ -6,18 +6,21 @@
 
 The function takes the images, or for other datasets a dictionary of tensors (`source` and `target`; `user` and
 `item`), and by keyword whichever of these it names: batch_size, image_size, sequence_length, width, classes, training,
-label. It returns logits, or a scalar loss of its own. Whatever goes wrong in it is the user's to mend, so every
-fault is a BadInput that names file, function and cause.
+label. It returns logits, or a scalar loss of its own. Layers are those of tf_keras, not of Keras 3; with parameter
+servers plain variables (tf.Variable, tf.compat.v1.get_variable) will do too. Whatever goes wrong in it is the user's to
+mend, so every fault is a BadInput that names file, function and cause.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +54,8 @@ class Custom:
         kind = DATASETS[workload.dataset].kind
         given = inputs["image"] if kind == IMAGE else {name: t for name, t in inputs.items() if name != "label"}
         label = {"label": inputs["label"]} if self.wants_label else {}
-        result = self.guard(lambda: self.function(given, **self.keywords, **label))
+        with _without_keras_3():
+            result = self.guard(lambda: self.function(given, **self.keywords, **label))
         self._check(result, workload)
         return result
 
@@ -142,6 +146,26 @@ def _bind(where: str, function: Callable[..., Any], workload: Workload) -> Custo
     named = {p.name for p in others if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     keywords = {name: value for name, value in offered.items() if takes_all or name in named}
     return Custom(where, function, keywords, wants_label=labelled and (takes_all or "label" in named))
+
+
+@contextlib.contextmanager
+def _without_keras_3() -> Iterator[None]:
+    """Refuses layers of Keras 3 where one is called.
+
+    They would build. But they do not know that they are being trained (batch normalisation, dropout), and all-reduce
+    does not see their weights.
+    """
+    layer_type: Any = importlib.import_module("keras").Layer
+
+    def refuse(layer: Any, *_: Any, **__: Any) -> None:
+        name = type(layer).__name__
+        raise TypeError(f"{name} is a layer of Keras 3 (keras, tf.keras), which is not supported; use tf_keras layers")
+
+    call, layer_type.__call__ = layer_type.__call__, refuse
+    try:
+        yield
+    finally:
+        layer_type.__call__ = call
 
 
 def _module_name(path: Path) -> str:

@@ -116,6 +116,7 @@ def _try(job: JobSpec, task: str, out: Path) -> Extracted | str:
 
 
 def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
+    import numpy as np
     import tf_keras
 
     from driple.workloads import graphdump, replica
@@ -124,8 +125,13 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
     _forget_peak()
     gc.disable()  # while all that is made is kept, looking for what is not costs a tenth of the time
     built = replica.build(job, int(task.partition(":")[2]), to_run=False)
-    graph = graphdump.of_replica(built, job, task)
-    graphdump.write(graph, out)
+    try:
+        with np.errstate(over="raise"):  # TensorFlow's formulas are NumPy's integers
+            graph = graphdump.of_replica(built, job, task)
+        graphdump.write(graph, out)
+    except ArithmeticError:
+        too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"
+        raise BadInput(f"{job.run.workload.model}: {too_large}") from None
     del built
     tf_keras.backend.clear_session()  # it keeps the names and tensors of every graph that it has seen
     gc.enable()

@@ -84,8 +84,31 @@ def _cifar(folder: Path, workload: Workload, seed: int) -> Any:
     return _endless(records, _SHUFFLED_EXAMPLES, seed).batch(workload.batch_size, drop_remainder=True).map(decode)
 
 
+def check_jpegs(data_dir: str) -> None:
+    """Decodes all images of a folder, small ones first: those that were cut short are among them.
+
+    Raises:
+        BadInput: the first that cannot be decoded.
+    """
+    v1 = tf.compat.v1
+    files = [file for name in _JPEG_NAMES for file in _image_root(Path(data_dir)).glob(f"*/{name}")]
+    with v1.Graph().as_default(), v1.Session(config=v1.ConfigProto(device_count={"GPU": 0})) as session:
+        content = v1.placeholder(tf.string)
+        decoded = tf.shape(tf.io.decode_jpeg(content, channels=3))
+        for file in sorted(files, key=lambda file: file.stat().st_size):
+            try:
+                session.run(decoded, {content: file.read_bytes()})
+            except tf.errors.InvalidArgumentError:
+                found = f"{file.stat().st_size} bytes that cannot be decoded as a JPEG file"
+                raise BadInput(f"{file}: {found}; mend or remove it") from None
+
+
+def _image_root(folder: Path) -> Path:
+    return folder / "train" if (folder / "train").is_dir() else folder
+
+
 def _imagenet(folder: Path, workload: Workload, seed: int) -> Any:
-    root = folder / "train" if (folder / "train").is_dir() else folder
+    root = _image_root(folder)
     classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     most = dataset_of(workload).classes
     if not classes or len(classes) > most:

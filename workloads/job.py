@@ -9,7 +9,19 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.plain import read_json_file
 from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
-from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
+from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, RATING, SEQUENCE, find_model, ordinary_size
+
+LIMITS: dict[str, tuple[float, int]] = {
+    "batch_size": (1, 2**24),
+    "image_size": (1, 4096),
+    "sequence_length": (1, 65536),
+    "width": (0.01, 64),
+}
+"""Beyond these are slips of the pen. The upper ends are those of the experiment language, which has none for batches;
+the least image of a model is in its entry of the registry."""
+
+MOST_TOKENS = 2**31 - 1
+"""In a batch: TensorFlow counts them in 32 bits."""
 
 
 def read_job(path: Path) -> JobSpec:
@@ -56,10 +68,14 @@ def check_workload(workload: Workload) -> None:
     if not own_model(workload) and workload.dataset not in MODELS[workload.model].datasets:
         datasets = ", ".join(MODELS[workload.model].datasets)
         raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")
-    if workload.batch_size < 1:
-        raise BadInput(f"batch_size: expected 1 or more, got {workload.batch_size}")
-    if not workload.width > 0:
-        raise BadInput(f"width: expected more than 0, got {workload.width:g}")
+    for name, (least, most) in LIMITS.items():
+        value = getattr(workload, name)
+        if value is not None and not least <= value <= most:
+            raise BadInput(f"{name}: expected {least:g} to {most}, got {value}")
+    length = workload.sequence_length or 1
+    if workload.batch_size * length > MOST_TOKENS:
+        most = MOST_TOKENS // length
+        raise BadInput(f"batch_size: expected at most {most} sequences of {length}, got {workload.batch_size}")
 
 
 def own_model(workload: Workload) -> bool:
@@ -98,7 +114,10 @@ def workload_of(
     if dataset not in DATASETS:
         raise UnknownName("dataset", dataset, tuple(DATASETS))
     reads = DATASETS[dataset]
-    size = size or ordinary_size(known, reads)
+    if size is None:
+        size = ordinary_size(known, reads)
+    elif reads.kind == RATING:
+        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; leave it out")
     workload = Workload(
         model=model,
         dataset=dataset,

@@ -113,6 +113,10 @@ def _variables(to_run: bool) -> AbstractContextManager[None]:
             return v1.placeholder(dtype, shape, name="never_run")
 
     def ref_variable(make: Callable[..., Any], **options: Any) -> Any:
+        if "use_resource" not in options and options.get("trainable") is not False:
+            # TF2's tf.Variable knows of no other than a resource variable, and the optimiser's slots, which are ref
+            # variables, do not go with that. TF1's comes back here.
+            return v1.Variable(**options, use_resource=False)
         shape, dtype = options.get("shape"), options.get("dtype")
         if not to_run and callable(options.get("initial_value")) and shape is not None and dtype is not None:
             sizes = tuple(v1.TensorShape(shape).as_list())

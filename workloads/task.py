@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from driple.contracts.errors import DripleError
-from driple.contracts.runspec import JobSpec
+from driple.contracts.runspec import JobSpec, TaskSpec
 from driple.workloads.job import read_job
 from driple.workloads.outbox import Outbox
 from driple.workloads.watch import Watch
@@ -63,7 +63,11 @@ def run_task(
 
         check_port(spec.address)
         watch.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still loading TensorFlow")
-        _run(job, role, int(number), outbox, watch, graph_file)
+        try:
+            _run(job, role, int(number), outbox, watch, graph_file)
+        except Exception as error:
+            _name_broken_image(error, spec, job.step_timeout_s, watch)
+            raise
     except DripleError as error:
         watch.leave(error.exit_code, "; ".join(error.lines()))
     except Exception as error:
@@ -113,6 +117,16 @@ def explain(error: Exception, job: JobSpec | None = None) -> str:
         what = f"batch {job.run.workload.batch_size} of {job.run.workload.model}" if job else "this batch"
         return f"out of memory: {what} does not fit; use a smaller batch or size ({text[:200]})"
     return f"{type(error).__name__}: {text[:300]}"
+
+
+def _name_broken_image(error: Exception, spec: TaskSpec, seconds: float, watch: Watch) -> None:
+    """Raises BadInput with the file's name if an image could not be decoded: TensorFlow does not say which."""
+    if spec.data_dir is None or "DecodeJpeg" not in str(error):
+        return
+    from driple.workloads.input_files import check_jpegs
+
+    watch.expect(seconds, f"an image in {spec.data_dir} cannot be decoded, and it took too long to find out which")
+    check_jpegs(spec.data_dir)
 
 
 def _foreseen(error: Exception) -> bool:

@@ -205,10 +205,13 @@ def _custom_model(
         outputs = found(inputs, workload)
     model = found.guard(lambda: tf_keras.Model(inputs, outputs))  # makes counters of its own, which do not count
     owned = set(map(id, model.weights))
+    for variable in made:
+        if variable.trainable and variable.dtype.is_floating and id(variable) not in owned:
+            name = variable.name.partition(":")[0]
+            cause = f"variable {name!r} is in no tf_keras layer, and all-reduce sees no other"
+            raise found.fault(f"{cause}; use tf_keras layers, or parameter servers")
     if not model.trainable_weights:
         raise found.fault("makes no trainable variable")
-    if any(variable.trainable and variable.dtype.is_floating and id(variable) not in owned for variable in made):
-        raise found.fault("for all-reduce every variable must belong to a tf_keras layer")
     return model
 
 

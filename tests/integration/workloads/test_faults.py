@@ -109,7 +109,7 @@ def test_a_port_in_use_is_named_and_the_others_give_up(warm: WarmHost, folder: M
 
 def test_a_batch_that_does_not_fit_says_so_and_ends_the_job(warm: WarmHost, folder: MakeFolder) -> None:
     # Images of terabytes, made from a few kilobytes by the first op that no machine has the memory for.
-    job = folder(make_job(model="resnet20", size=20_000, batch=1024, steps=5, start_timeout_s=30.0))
+    job = folder(make_job(model="resnet20", size=4096, batch=16384, steps=5, start_timeout_s=30.0))
     codes = warm.run(job)
     assert set(codes.values()) == {1}
     workers = [job.last_words(worker) for worker in ("worker:0", "worker:1")]

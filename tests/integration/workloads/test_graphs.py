@@ -19,9 +19,9 @@ from driple.workloads import graphdump, replica
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 
 
-def graph_command(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+def graph_command(*arguments: object, code: int = 0, **more: Any) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
-        [*COMMAND, "graph", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=110
+        [*COMMAND, "graph", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=110, **more
     )
     assert result.returncode == code, result.stderr
     return result
@@ -61,13 +61,15 @@ def tiny(image, *, classes, width):
     return tf_keras.layers.Dense(classes)(tf_keras.layers.Flatten()(x))
 
 def by_hand(image, *, classes, width):
+    import tensorflow as tf
     import tensorflow.compat.v1 as v1
 
     flat = v1.reshape(image, [image.shape[0], -1])
     first = v1.get_variable("first", [flat.shape[1], classes], initializer=v1.initializers.glorot_normal())
     second = v1.Variable(v1.zeros([classes]), name="second")
     third = v1.Variable(lambda: v1.random.normal([classes]), name="third")
-    return flat @ first + second * third
+    fourth = tf.Variable(tf.random.normal([classes]), name="fourth")
+    return flat @ first + second * third + fourth
 """
 
 
@@ -78,6 +80,8 @@ def by_hand(image, *, classes, width):
         ("nmt_small", "adam", "async"),
         ("ncf", "sgd", "async"),
         ("OWN:by_hand", "momentum", "sync"),
+        ("OWN:by_hand", "adam", "async"),
+        ("OWN:by_hand", "rmsprop", "sync"),
     ],
 )
 def test_the_graph_is_the_same_without_the_first_values_of_its_weights(
@@ -138,6 +142,12 @@ def test_several_models_in_parallel_for_a_gpu_setting(tmp_path: Path) -> None:
     assert all(0 <= edge["src"] < len(nodes) and 0 <= edge["dst"] < len(nodes) for edge in edges)
     by_name = {node["name"]: index for index, node in enumerate(nodes)}
     assert any(edge["dst"] == by_name[convolutions[0]["name"]] for edge in edges)
+
+
+def test_numbers_beyond_64_bits_are_refused(tmp_path: Path) -> None:
+    large = ["--batch-size", 2**24, "--size", 4096, "--width", 64]
+    said = graph_command("--model", "vgg11", *large, "--out", tmp_path / "g.parquet", code=2).stderr
+    assert said.startswith("vgg11: bytes or FLOPs of an op do not fit 64 bits") and len(said.splitlines()) == 1
 
 
 def test_a_graph_is_read_without_tensorflow(tmp_path: Path) -> None:
@@ -205,9 +215,19 @@ def test_a_graphdef_of_the_users_own_and_broken_ones(tmp_path: Path) -> None:
 
 
 def test_a_model_of_the_users_own_is_a_workload_like_any_other(tmp_path: Path) -> None:
-    own, out = tmp_path / "own.py", tmp_path / "own.parquet"
-    own.write_text(OWN)
-    graph_command("--model", f"{own}:tiny", "--dataset", "cifar10", "--width", 0.5, "--out", out)
-    nodes = read(out)["nodes"]
+    names = ["own.py:tiny", "own.py:by_hand", "inner/own.py:tiny", f"{tmp_path}/inner/own.py:by_hand"]
+    (tmp_path / "inner").mkdir()
+    for file in ("own.py", "inner/own.py"):
+        (tmp_path / file).write_text(OWN)
+    out = tmp_path / "graphs"
+    graph_command("--model", *names, "--dataset", "cifar10", "--width", 0.5, "--out", out, cwd=tmp_path)
+    files = {path.relative_to(tmp_path): read(path) for path in tmp_path.rglob("*.parquet")}
+    assert {str(file): json.loads(graph["workload"])["model"] for file, graph in files.items()} == {
+        "graphs/own-tiny.parquet": names[0],
+        "graphs/own-by_hand.parquet": names[1],
+        "graphs/own-tiny-2.parquet": names[2],
+        "graphs/own-by_hand-2.parquet": names[3],
+    }
+    nodes = read(out / "own-tiny.parquet")["nodes"]
     assert {"Conv2D", "MatMul", "ApplyMomentum"} <= {node["op"] for node in nodes}
     assert [node["shapes"] for node in nodes if node["op"] == "Conv2D"] == [[[32, 30, 30, 8]]]

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from local_jobs import MakeFolder, WarmHost, make_job
 from small_graphs import fall, graph, losses, workload
 
 from driple.contracts.errors import BadInput
@@ -105,6 +107,21 @@ def test_folders_of_jpeg_files(tmp_path: Path) -> None:
     assert sorted(np.concatenate([batch["label"] for batch in found])) == [0, 0, 0, 1, 1, 1]
     for batch in found:
         assert np.allclose(batch["image"][:, 3, 3, 1], (100 * batch["label"] + 50) / 127.5 - 1, atol=0.05)
+
+
+@pytest.mark.parametrize("setting", ["cpu-p1w1-1g", "cpu-p0w1-1g"])
+def test_an_image_that_cannot_be_decoded_is_named(
+    warm: WarmHost, folder: MakeFolder, tmp_path: Path, setting: str
+) -> None:
+    data, cut = tmp_path / "data", tmp_path / "data" / "n01" / "2.jpg"
+    cut.parent.mkdir(parents=True)
+    for file in (cut.with_name("1.jpg"), cut):
+        _write_jpeg(file, 50)
+    cut.write_bytes(cut.read_bytes()[:100])
+    spec = make_job(setting, "lenet", size=20, batch=2)
+    job = folder(replace(spec, tasks=tuple(replace(task, data_dir=str(data)) for task in spec.tasks)))
+    assert warm.run(job)["worker:0"] == 2
+    assert job.last_words("worker:0").startswith(f"{cut}: 100 bytes that cannot be decoded as a JPEG file")
 
 
 def _write_jpeg(file: Path, grey: int) -> None:

@@ -90,13 +90,17 @@ def small(image, *, classes):
 
 def linear(image, *, classes):
     return tf.reshape(image, [image.shape[0], -1]) @ tf.compat.v1.get_variable("w", [3072, classes])
+
+def plain(image, *, classes):
+    return tf.reshape(image, [image.shape[0], -1]) @ tf.Variable(tf.random.normal([3072, classes]))
 """
 
 
-def test_a_model_of_the_users_own_trains(warm: WarmHost, folder: MakeFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("function", ["linear", "plain"])
+def test_a_model_of_the_users_own_trains(warm: WarmHost, folder: MakeFolder, tmp_path: Path, function: str) -> None:
     (tmp_path / "own.py").write_text(OWN)
     spec = make_job("cpu-p1w1-1g", "trivial", steps=2, size=32)
-    workload = replace(spec.run.workload, model="own.py:linear", dataset="cifar10")
+    workload = replace(spec.run.workload, model=f"own.py:{function}", dataset="cifar10")
     job = folder(replace(spec, run=replace(spec.run, workload=workload), code_path=str(tmp_path / "own.py")))
     assert set(warm.run(job).values()) == {0}
     assert len(job.losses("worker:0")) == 2

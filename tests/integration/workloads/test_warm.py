@@ -30,16 +30,17 @@ def run_cold(job: Folder) -> list[int]:
             process.wait()
 
 
+@pytest.mark.parametrize(("setting", "model"), [("cpu-p1w1-1g", "resnet20"), ("cpu-p0w2-1g", "lenet")])
 def test_the_same_seed_gives_the_same_losses_cold_or_warm_and_after_other_runs(
-    warm: WarmHost, folder: MakeFolder
+    warm: WarmHost, folder: MakeFolder, setting: str, model: str
 ) -> None:
-    job = make_job("cpu-p1w1-1g", "resnet20", steps=5, width=0.25, batch=4, seed=3)
+    job = make_job(setting, model, steps=5, width=0.25, batch=4, seed=2**31 - 1)
     cold, first, between, second = (folder(again(each)) for each in (job, job, make_job(model="trivial", size=8), job))
     assert run_cold(cold) == [0, 0]
     for each in (first, between, second):
         assert set(warm.run(each).values()) == {0}
     assert cold.losses("worker:0") == first.losses("worker:0") == second.losses("worker:0")
-    other = folder(make_job("cpu-p1w1-1g", "resnet20", steps=1, width=0.25, batch=4, seed=4))
+    other = folder(make_job(setting, model, steps=1, width=0.25, batch=4, seed=4))
     assert set(warm.run(other).values()) == {0}
     assert other.losses("worker:0")[0] != first.losses("worker:0")[0]
 

@@ -126,18 +126,18 @@ def own_labs(command: Command) -> set[str]:
 
 
 def test_killed_and_run_again_it_does_exactly_what_is_missing(command: Callable[..., Command], tmp_path: Path) -> None:
-    first = command()
+    first = command(duration="5s")
     first.until("-b3-")  # one is sealed, the other has begun
     first.until("sealed")
     labs = own_labs(first)
     assert len(labs) == 1
-    time.sleep(3)
+    time.sleep(2)  # less than the other takes, on any machine
     first.process.kill()
     first.process.wait()
     wait_for(lambda: descendants_gone(labs), "processes of the lab outlive the controller")
     wait_for(lambda: not own_labs(first), "the lab outlives the controller")
 
-    again = command("--json")
+    again = command("--json", duration="5s")
     code, out = again.end()
     assert code == 0, again.lines
     summary = json.loads(out)
@@ -147,7 +147,7 @@ def test_killed_and_run_again_it_does_exactly_what_is_missing(command: Callable[
     assert [manifest.status for manifest in manifests] == [SEALED, SEALED]
     assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == [".lock"]
 
-    third = command("--json")
+    third = command("--json", duration="5s")
     code, out = third.end()
     assert code == 0 and json.loads(out)["runs"] == []
     assert not own_labs(third)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from lab_rig import Rig, attempt_of, half_done, manifest_of
 
-from driple.contracts.errors import HostLost, HostRefused
+from driple.contracts.errors import HostError, HostLost, HostRefused
 from driple.contracts.manifest import FAILED, SEALED, Manifest
 from driple.orchestrator import station
 from driple.orchestrator.hosts.ssh import SshHost
@@ -56,7 +57,9 @@ def test_a_sampler_is_killed(rig: Rig, tmp_path: Path) -> None:
 
 def test_an_sshd_session_is_killed(rig: Rig, tmp_path: Path) -> None:
     def kill(sweep: Sweep) -> None:
-        attempt_of(sweep).stations["lab3"].host.start(["sh", "-c", "kill -9 $PPID"])
+        killer = attempt_of(sweep).stations["lab3"].host.start(["sh", "-c", "kill -9 $PPID"])
+        with suppress(HostError):
+            killer.receive(10.0)  # let go of too soon, it would end before it has killed
 
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=kill)
     assert result.status == "sealed"

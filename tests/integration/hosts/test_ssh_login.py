@@ -100,7 +100,7 @@ def test_an_unknown_host_key(
     print_of = subprocess.run(["ssh-keygen", "-l", "-f", sshd.folder / "host.pub"], capture_output=True, text=True)
     fingerprint = print_of.stdout.split()[1]
     message = refusal(connect(known_hosts=[known]))
-    for part in (fingerprint, str(known), "--accept-new-host-keys", "ssh 127.0.0.1"):
+    for part in (fingerprint, str(known), "--accept-new-host-keys", f"ssh -p {sshd.port} "):
         assert part in message
     assert not known.exists()
     with caplog.at_level(logging.WARNING):

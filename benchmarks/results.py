@@ -1,6 +1,6 @@
 """All figures of docs/RESULTS.md, from the measured datasets of the repository.
 
-    python benchmarks/results.py                          all of it: most of an hour on two processors
+    python benchmarks/results.py                          all of it: two hours on two processors
     python benchmarks/results.py --part noise             one part anew, and the page
 
 Every part keeps its figures, with machine and date, in docs/results/<part>.json. The page is made of these
@@ -24,12 +24,14 @@ import results_accuracy
 import results_design
 import results_noise
 import results_page
+import results_recipe
 import results_rows
 import torch
 
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "noise": results_noise.measure,
     "accuracy": results_accuracy.measure,
+    "recipe": results_recipe.measure,
     "design": results_design.measure,
     "rows": results_rows.measure,
 }

@@ -67,7 +67,7 @@ def some(examples: Examples, size: int, seed: int) -> Examples:
 
 
 def _learned(source: Examples, target: Examples, name: str, seed: int) -> Source:
-    learned = train_inspector(source, contestants()[name], seed=seed, again=False)
+    learned = train_inspector(source, contestants()[name], seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder) / source.setting, learned.inspector)
         return find_source(source.setting, Path(folder), target.setting, target.role)

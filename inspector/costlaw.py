@@ -5,10 +5,15 @@
 Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes received and sent, and one for each step.
 Twice the work is twice the time, also for a graph far larger than all that were seen, which no regression on
 logarithms knows. Amounts of the whole graph count three times: always, only with synchronous and only with asynchronous
-updates. The height of a burst is no sum, but what passes in it is: height = (bytes in a burst) / (its duration).
+updates. Amounts of one class count up to the greatest of the training rows: what few rows say of a class would else be
+drawn out to graphs with a hundred times as much of it.
 
-Rates are those that make relative errors least, by non-negative least squares, with a penalty against large ones, the
-more so the more special they are.
+How high a network burst is, is no sum. But how long the link is busy in a step is one, and the bytes that cross in a
+step are known: height = bytes / busy seconds. Of the height of other bursts there is no law.
+
+Rates are those that make relative errors least, themselves and not their squares, so that a few rows that follow
+another law (a burst shorter than a sample) do not bend it for all: non-negative least squares, again with each row
+weighted by one over its error. A penalty is against large rates, the more so the more special they are.
 """
 
 from __future__ import annotations
@@ -21,8 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, BURST, COLUMNS, TARGETS
+from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
 from driple.inspector.facts import FACTS
+from driple.inspector.features import KILOBYTE
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -39,12 +45,22 @@ OF_A_MODE = 10.0
 """How much more a rate is penalised that is of one class of ops, or of one way to update. Else what is common to all
 graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
-_TINY = 0.01
-"""Share of the median below which a value counts as that: relative errors of next to nothing say nothing."""
+TURNS = 4
+"""Solutions until the weights of rows have settled."""
+_SMALL = 0.2
+"""Share of the median time up to which errors count as if of that: relative errors of next to nothing say nothing."""
+_EXACT = 0.05
+"""Relative error below which a row weighs no more than with it."""
 _FEWEST = 8
 
-_BURSTS = {target.resource.key: place for place, target in enumerate(TARGETS) if target.metric is BURST}
-_BURST_OF = {place: _BURSTS[target.resource.key] for place, target in enumerate(TARGETS) if target.metric is AMOUNT}
+_CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
+_BYTES = {
+    place: FACTS.index(_CROSSING[target.resource.key])
+    for place, target in enumerate(TARGETS)
+    if target.metric is AMOUNT and target.resource.key in _CROSSING
+}
+"""Heights that a law is of, by place: the fact that says the bytes of a step."""
+_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.metric is not AMOUNT)
 
 
 @dataclass(frozen=True)
@@ -53,12 +69,16 @@ class CostLaw:
 
     amounts: tuple[str, ...]
     """Facts that they are rates of."""
+    greatest: tuple[float, ...]
+    """Amount in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
-    """[12][columns of `_work`], None for a target without a law; of a burst amount those of what passes in a burst."""
+    """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(COLUMNS):
             raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
+        if len(self.greatest) != len(self.amounts):
+            raise BadInput(f"law of costs: greatest of {len(self.greatest)} amounts, expected {len(self.amounts)}")
         for name in self.amounts:
             if name not in AMOUNTS:
                 raise BadInput(f"law of costs: no such amount {name!r}; train again")
@@ -67,13 +87,14 @@ class CostLaw:
             raise BadInput(f"law of costs: expected {expected} rates of each target")
 
     def estimate(self, facts: FloatArray) -> FloatArray:
-        """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where there is no law."""
-        work = _work(facts, self.amounts)
+        """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where the law says nothing."""
+        greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
+        work = _work(facts, self.amounts, greatest)
         found = np.full((len(facts), len(COLUMNS)), np.nan)
         for place, rates in enumerate(self.rates):
             if rates is not None:
-                found[:, place] = work @ np.asarray(rates)
-        return _heights(found)
+                found[:, place] = _turned(place, work @ np.asarray(rates), facts)
+        return found
 
     @classmethod
     def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostLaw, FloatArray]:
@@ -90,19 +111,31 @@ class CostLaw:
         rates: list[tuple[float, ...] | None] = []
         held = np.full(targets.shape, np.nan)
         for place in range(len(COLUMNS)):
-            burst = _BURST_OF.get(place)
-            values = targets[:, place] * (1.0 if burst is None else targets[:, burst])
-            solved = _fit_one(work, values, folds, special)
+            seconds = _turned(place, targets[:, place], facts)
+            solved = _fit_one(work, seconds, folds, special)
             rates.append(None if solved is None else tuple(float(rate) for rate in solved[0]))
             if solved is not None:
-                held[:, place] = solved[1]
-        return cls(tuple(varied), tuple(rates)), _heights(held)
+                held[:, place] = _turned(place, solved[1], facts)
+        greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
+        return cls(tuple(varied), tuple(float(one) for one in greatest), tuple(rates)), held
 
 
-def _work(facts: FloatArray, names: Sequence[str]) -> FloatArray:
+def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
+    """Heights to seconds that the link is busy in a step, and back; times as they are; NaN where there is no law."""
+    if place in _TIMES:
+        return values
+    if place not in _BYTES:
+        return np.full(len(values), np.nan)
+    crossing = KILOBYTE * np.expm1(facts[:, _BYTES[place]])
+    known = (crossing > 0) & (values > 0)
+    return np.where(known, crossing, np.nan) / np.where(known, values, 1.0)
+
+
+def _work(facts: FloatArray, names: Sequence[str], greatest: FloatArray | float = np.inf) -> FloatArray:
     """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
     columns = facts[:, [FACTS.index(name) for name in names]]
-    amounts = np.concatenate([np.ones((len(facts), 1)), np.expm1(np.nan_to_num(columns, nan=0.0))], axis=1)
+    counted = np.minimum(np.expm1(np.nan_to_num(columns, nan=0.0)), greatest)
+    amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
     is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
     general = amounts[:, _general(names)]
     return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
@@ -120,15 +153,6 @@ def _general(names: Sequence[str]) -> NDArray[np.bool_]:
     return np.array([True, *(name in GENERAL for name in names)])
 
 
-def _heights(found: FloatArray) -> FloatArray:
-    """Turns what passes in bursts into their height."""
-    heights = found.copy()
-    for place, burst in _BURST_OF.items():
-        duration = found[:, burst]
-        heights[:, place] = np.where(duration > 0, found[:, place] / np.where(duration > 0, duration, 1.0), np.nan)
-    return heights
-
-
 def _fit_one(
     work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
@@ -136,32 +160,42 @@ def _fit_one(
     known = ~np.isnan(values)
     if (values[known] > 0).sum() < _FEWEST:
         return None
-    values = np.maximum(values, _TINY * np.median(values[known & (values > 0)]))
-    tried = []
+    small = _SMALL * float(np.median(values[known & (values > 0)]))
+    size = np.maximum(values, small)
+    scale = work.max(axis=0)
+    scaled = work / np.where(scale > 0, scale, 1.0)
+    relative, wanted = scaled / size[:, None], values / size
+    best = None
     for penalty in PENALTIES:
+        penalties = penalty * special
+        weights = np.ones(len(values))
+        for _ in range(TURNS):
+            rates = _solved(relative[known], wanted[known], weights[known], penalties)
+            weights = 1.0 / np.maximum(np.abs(relative @ rates - wanted), _EXACT)
+            weights *= known.sum() / weights[known].sum()
         held = np.full(len(values), np.nan)
         for fold in np.unique(folds):
             out = folds == fold
             rest = known & ~out
             if rest.any():
-                held[out] = work[out] @ _rates(work[rest], values[rest], penalty, special)
-        judged = known & (held > 0)
-        missed = (known & ~judged).sum()
-        error = float((np.log(held[judged] / values[judged]) ** 2).sum()) + 9.0 * missed
-        tried.append((error, penalty, held))
-    _, penalty, held = min(tried, key=lambda one: one[0])
-    return _rates(work[known], values[known], penalty, special), held
+                seen = np.where(special == OF_A_CLASS, scaled[rest].max(axis=0), np.inf)
+                # Weights are those of all rows: to settle them anew without each fold would change little.
+                without = _solved(relative[rest], wanted[rest], weights[rest], penalties)
+                held[out] = np.minimum(scaled[out], seen) @ without
+        said = known & ~np.isnan(held)
+        error = float(np.abs(np.log((held[said] + small) / (values[said] + small))).mean()) if said.any() else np.inf
+        if best is None or error < best[0]:
+            best = error, rates, held
+    assert best is not None
+    return best[1] / np.where(scale > 0, scale, 1.0), best[2]
 
 
-def _rates(work: FloatArray, values: FloatArray, penalty: float, special: FloatArray) -> FloatArray:
+def _solved(relative: FloatArray, wanted: FloatArray, weights: FloatArray, penalties: FloatArray) -> FloatArray:
+    """Rates [columns] that make weighted squares of relative errors least."""
     from scipy.optimize import nnls
 
-    scale = work.max(axis=0)
-    there = scale > 0
-    relative = work[:, there] / scale[there] / values[:, None]
-    ridge = np.diag(penalty * special[there] * np.sqrt(len(values)) * relative.mean(axis=0))
-    wanted = np.concatenate([np.ones(len(values)), np.zeros(len(ridge))])
-    solved, _ = nnls(np.concatenate([relative, ridge]), wanted, maxiter=100 * len(wanted))
-    rates = np.zeros(work.shape[1])
-    rates[there] = solved / scale[there]
-    return rates
+    against = np.diag(penalties * np.sqrt(len(relative)) * relative.mean(axis=0))
+    roots = np.sqrt(weights)
+    rows = np.concatenate([relative * roots[:, None], against])
+    sides = np.concatenate([wanted * roots, np.zeros(len(against))])
+    return np.asarray(nnls(rows, sides, maxiter=100 * len(sides))[0], dtype=np.float64)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
+from driple.contracts.plain import content_hash
 from driple.inspector.config import SPLITS
 from driple.pipeline.graph import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
@@ -29,6 +30,8 @@ WORKLOAD = (
     *("network_rate_mbit", "network_delay_ms", "network_loss_pct", "placement", "threads"),
 )
 """Columns that say what ran. Rows that agree in all of them, and in the graph, are one example."""
+OF_THE_JOB = WORKLOAD[: WORKLOAD.index("network_rate_mbit")]
+"""Those that say it of a job wherever it runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,13 @@ class Example:
     split_architecture: str | None = None
     split_random: str | None = None
     run_ids: tuple[str, ...] = ()
+
+
+def job_of(example: Example) -> str | None:
+    """The same for the same job on every setting; None where the model is not known."""
+    if example.workload.get("model") is None:
+        return None
+    return content_hash({name: example.workload.get(name) for name in OF_THE_JOB}, version=1)
 
 
 def unmeasured(graph: Graph, workload: Mapping[str, Any]) -> Example:

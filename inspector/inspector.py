@@ -48,9 +48,15 @@ class Inspector:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def predict(
-        self, examples: Examples | Sequence[Example], execution: str = "auto"
+        self, examples: Examples | Sequence[Example], execution: str = "auto", *, judged: bool = False
     ) -> tuple[FloatArray, FloatArray | None]:
         """The metrics of workloads.
+
+        Args:
+            examples: these.
+            execution: how neighbours are summed.
+            judged: answers are to be compared with the truth. What the source of a transfer learned of the same jobs
+                then does not count.
 
         Returns:
             Values [n, 12] in the targets' own units, NaN where the inspector never saw enough of a target; and their
@@ -58,7 +64,7 @@ class Inspector:
         """
         if not len(examples):
             return np.zeros((0, len(COLUMNS))), None
-        outputs = self._outputs(examples, execution)
+        outputs = self._outputs(examples, execution, judged)
         values = self.preparation.values(outputs.mean(0))
         spread = spread_of(self.preparation, outputs)
         if spread is not None and self.calibration is not None:
@@ -75,13 +81,13 @@ class Inspector:
         values, spread = self.predict([unmeasured(graph, workload)])
         return values[0], None if spread is None else spread[0]
 
-    def _outputs(self, examples: Examples | Sequence[Example], execution: str) -> Any:
+    def _outputs(self, examples: Examples | Sequence[Example], execution: str, judged: bool) -> Any:
         """[networks, n, 12], scaled."""
         rows = self.preparation.apply(examples)
         build = choose(execution, rows.sizes())
         device = str(next(self.networks[0].parameters()).device)
         with torch.inference_mode():
-            facts = [self._facts(rows, member).to(device) for member in range(len(self.networks))]
+            facts = [self._facts(rows, member, judged).to(device) for member in range(len(self.networks))]
             found: list[list[Any]] = [[] for _ in self.networks]
             for number, batch in enumerate(rows.batches(range(len(rows)), AT_ONCE, build, device)):
                 part = slice(number * AT_ONCE, (number + 1) * AT_ONCE)
@@ -89,11 +95,12 @@ class Inspector:
                     outputs.append(network(batch.graphs, known[part]).cpu())
             return torch.stack([torch.cat(outputs) for outputs in found])
 
-    def _facts(self, rows: Prepared, member: int) -> Any:
+    def _facts(self, rows: Prepared, member: int, judged: bool) -> Any:
         if self.plains is None:
             return rows.facts
         scales = self.preparation.facts, self.preparation.targets
-        return rows.with_plain(self.plains[member].predict(rows.raw_facts, *scales)).facts
+        jobs = rows.jobs if judged else ()
+        return rows.with_plain(self.plains[member].predict(rows.raw_facts, *scales, jobs)).facts
 
 
 def spread_of(preparation: Preparation, outputs: Any) -> FloatArray | None:

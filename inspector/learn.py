@@ -59,7 +59,6 @@ def train_inspector(
     states: Path | None = None,
     resume: bool = False,
     featuriser: Featuriser | None = None,
-    again: bool = True,
 ) -> Trained:
     """Trains on one side of a split, stops by another, and looks at no third.
 
@@ -75,9 +74,6 @@ def train_inspector(
         states: folder for states to go on from.
         resume: go on from these.
         featuriser: one that has grouped these graphs in this way before.
-        again: fit plain models once more at the end, with the validation rows too. Without, an inspector knows nothing
-            of these: needed of a source where its transfer is judged by the validation rows of another setting, which
-            are of the same workloads.
 
     Raises:
         BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
@@ -141,7 +137,7 @@ def train_inspector(
         versions=versions(),
     )
     inspector = _calibrated(inspector, val, execution)
-    if again and inspector.plains is not None:
+    if inspector.plains is not None:
         plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
         inspector = dataclasses.replace(inspector, plains=tuple(plains))
     return Trained(inspector, tuple(fits), interrupted)
@@ -149,7 +145,7 @@ def train_inspector(
 
 def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:
     """With the factor of its spread, where it has one."""
-    values, spread = inspector.predict(val, execution)
+    values, spread = inspector.predict(val, execution, judged=True)
     if spread is None:
         return inspector
     return dataclasses.replace(inspector, calibration=factors(val.targets(), values, spread))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.plain import from_plain, to_plain
 from driple.inspector.config import InspectorConfig
-from driple.inspector.examples import Example, Examples, usable
+from driple.inspector.examples import Example, Examples, job_of, usable
 from driple.inspector.executions.choice import Batcher
 from driple.inspector.facts import facts_table
 from driple.inspector.features import Featuriser
@@ -58,6 +58,8 @@ class Prepared:
     """[n, 12], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
     """Of the models."""
+    jobs: tuple[str | None, ...]
+    """What ran, whatever the setting."""
     raw_facts: FloatArray
     """[n, len(FACTS)], not scaled: what a plain model goes by."""
 
@@ -144,6 +146,7 @@ class Preparation:
             mask=torch.as_tensor(known, dtype=torch.float32),
             truth=truth,
             families=tuple(item.workload.get("family") for item in items),
+            jobs=tuple(job_of(item) for item in items),
             raw_facts=raw_facts,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -24,6 +25,8 @@ from driple.inspector.transfer import prepare_transfer
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+DIGITS = 5
+"""Of what is kept of training rows, in deviations."""
 START, AGAIN = 3, 4
 """What random numbers are for: first weights, and the draw of a plain model that is fitted again."""
 
@@ -78,7 +81,7 @@ def start(
         if config.network.plain:
             elsewhere = None if transfer is None else transfer.source.elsewhere(member)
             plain, said = fit_plain(member, preparation, rows[:1], split, elsewhere)
-            of_val = plain.predict(rows[1].raw_facts, preparation.facts, preparation.targets)
+            of_val = plain.predict(rows[1].raw_facts, preparation.facts, preparation.targets, rows[1].jobs)
             rows = rows[0].with_plain(said), rows[1].with_plain(of_val)
         if transfer is None:
             return Begun(Whole(new_network(config, preparation)), plain, *rows)
@@ -96,15 +99,17 @@ def fit_plain(
     Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
     """
     facts, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("raw_facts", "truth"))
-    families = [family for part in parts for family in part.families]
+    families, jobs = ([each for part in parts for each in getattr(part, name)] for name in ("families", "jobs"))
     count = len(facts)
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
     folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    plain, held = Plain.fit(facts[drawn], truth[drawn], folds[drawn], *scales, elsewhere)
-    said = plain.predict(facts, *scales)
+    plain, held = Plain.fit(facts[drawn], truth[drawn], folds[drawn], *scales, elsewhere, [jobs[row] for row in drawn])
+    said = plain.predict(facts, *scales, jobs)
     said[drawn] = held
-    return plain, said
+    apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
+    kept = {job: tuple(round(float(value), DIGITS) for value in values) for job, values in apart.items()}
+    return dataclasses.replace(plain, apart=kept), said
 
 
 def refit_plain(

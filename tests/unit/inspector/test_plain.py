@@ -163,3 +163,12 @@ def test_moved_needs_a_place_to_come_from() -> None:
     plain, *_ = fitted()
     with pytest.raises(BadInput, match="not said from where"):
         dataclasses.replace(plain, shares=((0.0, 0.0, 0.0, 1.0), *plain.shares[1:]))
+
+
+def test_of_a_job_that_was_learned_from_elsewhere_counts_what_is_said_without_it() -> None:
+    plain, _, scale, targets = fitted()
+    facts, _ = rows(3, seed=1)
+    known = Elsewhere(dataclasses.replace(plain, apart={"b": (7.0,) * len(COLUMNS)}), scale, targets)
+    found, usual = known.predict(facts, ["a", "b", None]), known.predict(facts)
+    assert (found[1] == 7.0).all() and (usual[1] != 7.0).all()
+    np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(usual, 1, axis=0))

@@ -16,7 +16,7 @@ from driple.contracts.errors import BadInput
 from driple.inspector.checkpoint import load, save
 from driple.inspector.comparison import compare, seconds_to, to_text
 from driple.inspector.config import PRESETS, changed
-from driple.inspector.examples import Examples
+from driple.inspector.examples import SIDES, Examples, job_of
 from driple.inspector.learn import Trained, train_inspector
 from driple.inspector.source import Source, find_source
 from driple.inspector.start import Transfer
@@ -59,6 +59,32 @@ def test_the_inputs_are_seen_as_the_source_sees_them(examples: Examples, source:
     assert found.preparation.facts == source.preparation.facts
     assert found.preparation.targets != source.preparation.targets
     assert found.transferred_from is not None and found.transferred_from["from"] == examples.setting
+
+
+def test_a_source_is_judged_without_what_it_learned_of_the_same_jobs(examples: Examples, source: Source) -> None:
+    assert source.plains is not None
+    sides = {side: {job_of(item) for item in examples.side("architecture", side).items} for side in SIDES}
+    for plain in source.plains:
+        assert plain.apart.keys() == sides["train"] | sides["val"]
+        assert not plain.apart.keys() & sides["test"]
+
+    def first_error(source: Source) -> float:
+        transfer = Transfer(source=source)
+        config = changed(source.config, ensemble=1, epochs=1)
+        return train_inspector(elsewhere(examples), config, transfer=transfer).fits[0].history[0]["val_nrmse"]
+
+    def told_of(jobs: set[str | None]) -> Source:
+        """A source that says great nonsense of these jobs, where it is asked without what it learned of them."""
+        assert source.plains is not None
+        plains = [
+            dataclasses.replace(
+                plain, apart={job: (9.0,) * len(said) if job in jobs else said for job, said in plain.apart.items()}
+            )
+            for plain in source.plains
+        ]
+        return dataclasses.replace(source, plains=tuple(plains))
+
+    assert first_error(told_of(sides["val"])) > 1.5 * first_error(source)
 
 
 @pytest.mark.parametrize("tune", ["half", "mlp", "gru", "all"])

@@ -33,6 +33,7 @@ def _compared(examples: Examples, split: str, seeds: int) -> dict[str, Any]:
     predictors: dict[str, list[dict[str, Any]]] = {}
     shares: list[dict[str, float] | None] = []
     near: list[dict[str, Any]] = []
+    curves: list[list[tuple[float, float]]] = []
     for seed in range(seeds):  # interleaved: what slows the machine down slows all contestants
         for name in baselines.BASELINES:
             predict, seconds = timed(partial(baselines.fit, name, train, val, seed))
@@ -43,6 +44,7 @@ def _compared(examples: Examples, split: str, seeds: int) -> dict[str, Any]:
             predicted = found.trained.inspector.predict(test)[0]
             predictors.setdefault(name, []).append({"seconds": found.seconds, **figures(test, predicted)})
         shares.append(_shares(races["driple"], races["paper"]))
+        curves.append(races["driple"].betterings())
         near = near or _by_nearness(examples, split, races["driple"].trained)
         said = ", ".join(f"{name} {overall(rows[-1]):.3f}" for name, rows in predictors.items())
         say(f"{examples.setting} {split} seed {seed}: {said}")
@@ -51,6 +53,7 @@ def _compared(examples: Examples, split: str, seeds: int) -> dict[str, Any]:
         "provenance": examples.provenance,
         "predictors": predictors,
         "share_of_papers_time": shares,
+        "betterings": curves,
         "nearness": near,
     }
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -77,9 +76,23 @@ class Race:
         """To an epoch with this error or less, or None."""
         return next((seconds for seconds, found in self.epochs if found <= error), None)
 
+    def betterings(self) -> list[tuple[float, float]]:
+        """Of the epochs, those with a smaller error than all before."""
+        return [
+            (seconds, error)
+            for place, (seconds, error) in enumerate(self.epochs)
+            if all(error < before for _, before in self.epochs[:place])
+        ]
 
-def race(examples: Examples, config: InspectorConfig, split: str, seed: int, transfer: Transfer | None = None) -> Race:
-    """Trains with a look at the clock at every epoch."""
+
+def race(
+    examples: Examples,
+    config: InspectorConfig,
+    split: str,
+    seed: int,
+    begin_from: Callable[[], Transfer] | None = None,
+) -> Race:
+    """Trains with a look at the clock at every epoch; to read what a transfer begins from takes time too."""
     epochs: list[tuple[float, float]] = []
     begin = time.perf_counter()
 
@@ -87,9 +100,9 @@ def race(examples: Examples, config: InspectorConfig, split: str, seed: int, tra
         if member == 0:
             epochs.append((time.perf_counter() - begin, epoch.row["val_nrmse"]))
 
-    options: dict[str, Any] = {"split": split, "seed": seed, "watch": watch, "transfer": transfer}
-    trained, seconds = timed(partial(train_inspector, examples, config, **options))
-    return Race(trained, seconds, epochs)
+    transfer = None if begin_from is None else begin_from()
+    trained = train_inspector(examples, config, split=split, seed=seed, watch=watch, transfer=transfer)
+    return Race(trained, time.perf_counter() - begin, epochs)
 
 
 def say(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from driple.inspector.comparison import compare
 from driple.inspector.data import read_examples
 from driple.inspector.examples import Examples
 from driple.inspector.learn import Trained, train_inspector
-from driple.inspector.source import Source, find_source
+from driple.inspector.source import find_source
 from driple.inspector.start import Transfer
 
 SPLIT = "architecture"
@@ -38,19 +39,26 @@ def measure(datasets: Path) -> dict[str, Any]:
 
 
 def _of(source: Examples, target: Examples, others: tuple[str, ...]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        return {"trials": _trials(source, target, others, Path(folder))}
+
+
+def _trials(source: Examples, target: Examples, others: tuple[str, ...], folder: Path) -> list[dict[str, Any]]:
     known = [item for item in target.items if getattr(item, f"split_{SPLIT}") != "test"]
     sizes = [size for size in SIZES if size < len(known)]
     rows = []
     for seed in range(SEEDS):
-        begins = {name: _learned(source, target, name, seed) for name in ("driple", *others)}
+        for name in ("driple", *others):
+            learned = train_inspector(source, contestants()[name], seed=seed)
+            save(folder / name / source.setting, learned.inspector)
         for size in [*sizes, len(known)]:
             part = some(target, size, seed)
             names = ("driple", *others) if size == len(known) else ("driple",)
-            found = {name: _tried(part, name, seed, begins[name]) for name in names}
+            found = {name: _tried(part, name, seed, folder / name / source.setting) for name in names}
             rows.append({"rows": size, "seed": seed, "trees": _trees(part, seed), **found})
             scratch = found["driple"]["scratch"]["nrmse"]["all"]
             say(f"{target.setting} {size} rows, seed {seed}: {scratch:.3f}")
-    return {"trials": rows}
+    return rows
 
 
 def some(examples: Examples, size: int, seed: int) -> Examples:
@@ -66,19 +74,18 @@ def some(examples: Examples, size: int, seed: int) -> Examples:
     return dataclasses.replace(examples, items=tuple(item for item in examples.items if id(item) in kept))
 
 
-def _learned(source: Examples, target: Examples, name: str, seed: int) -> Source:
-    learned = train_inspector(source, contestants()[name], seed=seed)
-    with tempfile.TemporaryDirectory() as folder:
-        save(Path(folder) / source.setting, learned.inspector)
-        return find_source(source.setting, Path(folder), target.setting, target.role)
-
-
-def _tried(examples: Examples, name: str, seed: int, begin: Source) -> dict[str, Any]:
+def _tried(examples: Examples, name: str, seed: int, learned: Path) -> dict[str, Any]:
     config = contestants()[name]
+
+    def begin_from(tune: str) -> Transfer:
+        # Read anew each time: one that had been used before would know these graphs.
+        source = find_source(str(learned), learned.parent, examples.setting, examples.role)
+        return Transfer(source=source, tune=tune)
+
     scratch = race(examples, config, SPLIT, seed)
     found: dict[str, Any] = {"scratch": {"seconds": scratch.seconds, **_figures(examples, scratch.trained)}}
     for tune in PARTS:
-        moved = race(examples, config, SPLIT, seed, Transfer(source=begin, tune=tune))
+        moved = race(examples, config, SPLIT, seed, partial(begin_from, tune))
         compared = compare(moved.trained.fits, scratch.trained.fits)
         ours, theirs = (each.seconds_to(compared["equal_val_nrmse"]) for each in (moved, scratch))
         found[tune] = {

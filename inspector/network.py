@@ -79,6 +79,8 @@ class Network(nn.Module):  # type: ignore[misc]
         if config.plain:
             nn.init.zeros_(self.mlp[-1].weight)
             nn.init.zeros_(self.mlp[-1].bias)
+            # How far the plain model is off, of each target: kept with the weights.
+            self.register_buffer("doubt", torch.ones(outputs))
 
     def _sizes(self, fixed: int | None) -> list[tuple[int, int]]:
         """Inputs and outputs of the layers that have weights of their own."""
@@ -157,7 +159,7 @@ class Network(nn.Module):  # type: ignore[misc]
             x = leaky_relu(x, 0.01)
         if self.config.plain:
             assert facts is not None
-            most = self.config.most_added
+            most = self.config.most_added * self.doubt
             x = facts[:, -self.outputs :] + most * (x / most).tanh()
         return x
 

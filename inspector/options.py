@@ -117,9 +117,7 @@ def _network(group: Any) -> None:
     group.add_argument("--mlp-layers", type=int, metavar="N", help="from readout to targets")
     group.add_argument("--facts", action=flag, help="the MLP sees the facts of the workload")
     group.add_argument("--plain", action=flag, help="the network adds to what a plain model of the facts says")
-    group.add_argument(
-        "--most-added", type=float, metavar="D", help="at most so far from it, in deviations of a target"
-    )
+    group.add_argument("--most-added", type=float, metavar="D", help="at most so far from it, over its typical error")
     group.add_argument("--activation", choices=("linear", "leaky"), help="of the outputs")
     group.add_argument("--start", choices=choices.STARTS, help="first weights")
     group.add_argument("--dropout", type=float, metavar="SHARE")

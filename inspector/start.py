@@ -25,6 +25,8 @@ from driple.inspector.transfer import prepare_transfer
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+LEAST_DOUBT = 1e-3
+"""Deviations."""
 DIGITS = 5
 """Of what is kept of training rows, in deviations."""
 START, AGAIN = 3, 4
@@ -82,12 +84,16 @@ def start(
             elsewhere = None if transfer is None else transfer.source.elsewhere(member)
             plain, said = fit_plain(member, preparation, rows[:1], split, elsewhere)
             of_val = plain.predict(rows[1].raw_facts, preparation.facts, preparation.targets, rows[1].jobs)
+            doubt = doubt_of(said, rows[0])
             rows = rows[0].with_plain(said), rows[1].with_plain(of_val)
+        source = None if transfer is None else transfer.source
+        network = new_network(config, preparation, split=None if source is None else source.layer_split)
+        if source is not None:
+            fill(network, source.states[member % len(source.states)], "the weights to start from")
+        if plain is not None:
+            network.doubt.copy_(torch.as_tensor(doubt))
         if transfer is None:
-            return Begun(Whole(new_network(config, preparation)), plain, *rows)
-        source = transfer.source
-        network = new_network(config, preparation, split=source.layer_split)
-        fill(network, source.states[member % len(source.states)], "the weights to start from")
+            return Begun(Whole(network), plain, *rows)
         return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
 
 
@@ -110,6 +116,18 @@ def fit_plain(
     apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
     kept = {job: tuple(round(float(value), DIGITS) for value in values) for job, values in apart.items()}
     return dataclasses.replace(plain, apart=kept), said
+
+
+def doubt_of(said: FloatArray, rows: Prepared) -> FloatArray:
+    """How far what was said [n, 12] is typically off: the median of each target; 1 deviation where nothing is known."""
+    known = rows.mask.numpy() > 0
+    errors = np.abs(said - rows.targets.numpy())
+    return np.array(
+        [
+            max(float(np.median(errors[there, place])), LEAST_DOUBT) if there.any() else 1.0
+            for place, there in enumerate(known.T)
+        ]
+    )
 
 
 def refit_plain(

@@ -162,13 +162,19 @@ def test_the_network_goes_only_so_far_from_the_plain_model(examples: Examples) -
     far = {}
     for most in (0.05, 50.0):
         found = work.trained(examples, work.small(most_added=most, learning_rate=0.3, epochs=3, watch="loss")).inspector
-        rows, targets = found.preparation.apply(test), found.preparation.targets
+        preparation = found.preparation
+        rows, targets = preparation.apply(test), preparation.targets
         assert found.plains is not None
         plainly = found.plains[0].predict(rows.raw_facts, found.preparation.facts, targets)
         for weight in found.networks[0].parameters():  # as a training that went astray would leave it
             weight.data.add_(1.0)
         far[most] = float(np.nanmax(np.abs(targets.transform(found.predict(test)[0]) - plainly)))
     assert far[0.05] < 0.06 < far[50.0]
+    # What the plain model knows well the network moves less than what it does not.
+    added = np.abs(targets.transform(found.predict(test)[0]) - plainly)
+    doubt = found.networks[0].doubt.numpy()
+    assert doubt.min() < 0.8 * doubt[preparation.usable].max()
+    assert (added[:, preparation.usable] <= 50.0 * doubt[preparation.usable] + 1e-4).all()
     with pytest.raises(BadInput, match="most_added"):
         work.small(most_added=0.0)
 

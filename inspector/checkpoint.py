@@ -34,7 +34,7 @@ from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 
 SCHEMA = "inspector"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FILE = "inspector.json"
 REPORTS = ("report.md", "report.json", "errors.csv", "predictions.csv", "errors.png", "predictions.png")
 

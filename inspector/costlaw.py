@@ -2,11 +2,11 @@
 
     seconds = sum over amounts i of rate_i * amount_i        rate_i >= 0
 
-Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes received and sent, and one for each step.
-Twice the work is twice the time, also for a graph far larger than all that were seen, which no regression on
-logarithms knows. Amounts of the whole graph count three times: always, only with synchronous and only with asynchronous
-updates. Amounts of one class count up to the greatest of the training rows: what few rows say of a class would else be
-drawn out to graphs with a hundred times as much of it.
+Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes that come from the server that gives
+most, bytes sent, and one for each step. Twice the work is twice the time, also for a graph far larger than all that
+were seen, which no regression on logarithms knows. Amounts of the whole graph count three times: always, only with
+synchronous and only with asynchronous updates. Amounts of one class count up to the greatest of the training rows: what
+few rows say of a class would else be drawn out to graphs with a hundred times as much of it.
 
 How high a network burst is, is no sum. But how long the link is busy in a step is one, and the bytes that cross in a
 step are known: height = bytes / busy seconds. Of the height of other bursts there is no law.
@@ -32,13 +32,15 @@ from driple.inspector.features import KILOBYTE
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+_NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
+"""What is received counts by the server that gives most: a step waits for that one."""
 AMOUNTS: tuple[str, ...] = tuple(
     name
     for name in FACTS
-    if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and "largest" not in name
+    if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and name not in _NOT_WORK
 )
 """Facts that are log1p of an amount of work."""
-GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_received_kilobytes", "log_sent_kilobytes")
+GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_busiest_kilobytes", "log_sent_kilobytes")
 """Amounts of the whole graph."""
 OF_A_CLASS = 30.0
 OF_A_MODE = 10.0

@@ -47,7 +47,7 @@ _NETWORK = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", "split_architecture", "split_random")
 _NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK)
 _TEXTS = frozenset({*WORKLOAD, *_OTHERS, "op_type"} - {*_NUMBERS})
-_TRAFFIC = ("bytes_received", "bytes_sent")
+_TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
 
 
 def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
@@ -206,6 +206,7 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
         graph_key=first["graph"],
         received_bytes=_traffic(rows, "bytes_received"),
         sent_bytes=_traffic(rows, "bytes_sent"),
+        busiest_bytes=_traffic(rows, "bytes_busiest"),
         targets=mean,
         noise=noise,
         rows=len(rows),

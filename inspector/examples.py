@@ -70,6 +70,8 @@ class Example:
     """Bytes of tensors that come from other devices to the worker in a step; None where unknown."""
     sent_bytes: float | None = None
     """Bytes of tensors that leave it in a step."""
+    busiest_bytes: float | None = None
+    """Of those received, those of the one task that gives most."""
     targets: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
     """[12], in the order of contracts.metrics; NaN where it is null in every row."""
     noise: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
@@ -101,14 +103,19 @@ def unmeasured(graph: Graph, workload: Mapping[str, Any]) -> Example:
     for name in workload:
         if name not in WORKLOAD:
             raise UnknownName("fact of a workload", name, WORKLOAD)
-    received, sent = (graph.bytes_received, graph.bytes_sent) if isinstance(graph, OpGraph) else (math.nan, math.nan)
+    ops = graph if isinstance(graph, OpGraph) else None
     return Example(
         workload={name: workload.get(name) for name in WORKLOAD},
         graph=graph,
         graph_key="",
-        received_bytes=None if math.isnan(received) else received,
-        sent_bytes=None if math.isnan(sent) else sent,
+        received_bytes=None if ops is None else _known(ops.bytes_received),
+        sent_bytes=None if ops is None else _known(ops.bytes_sent),
+        busiest_bytes=None if ops is None else _known(ops.bytes_busiest),
     )
+
+
+def _known(size: float) -> float | None:
+    return None if math.isnan(size) else size
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -113,6 +113,7 @@ GRAPH = _columns(
     "ops_left_out | int | ops of the worker outside the largest connected part",
     "bytes_received | real | tensors that the worker takes from other tasks in a step; null where the graph names none",
     "bytes_sent | real | tensors that other tasks take from the worker in a step; null likewise",
+    "bytes_busiest | real | of those received, those of the one task that gives most; null likewise",
 )
 
 LISTS = _columns(

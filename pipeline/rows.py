@@ -29,7 +29,7 @@ from driple.pipeline.splits import architecture_side, random_side
 if TYPE_CHECKING:
     from driple.pipeline.load import Run
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 """Of all that turns a run into rows: metrics, graphs, splits. A higher one recomputes every run that is still there."""
 
 WORKER = "worker"
@@ -287,6 +287,7 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
         "ops_left_out": found.left_out,
         "bytes_received": found.bytes_received,
         "bytes_sent": found.bytes_sent,
+        "bytes_busiest": found.bytes_busiest,
     }
     return graph, about
 

@@ -160,6 +160,7 @@ def _about(graph: OpGraph, key: str) -> Row:
         "ops_left_out": graph.left_out,
         "bytes_received": graph.bytes_received,
         "bytes_sent": graph.bytes_sent,
+        "bytes_busiest": graph.bytes_busiest,
     }
 
 

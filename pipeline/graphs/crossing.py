@@ -2,14 +2,19 @@
 
 A tensor that several ops of the worker take comes once, as the runtime does it. Collective ops name no partner: what
 they put out counts both ways. A graph for one machine names no other task: of such a graph it is what would cross if
-its variables were on servers, every variable that a step reads, and back every one that it updates. A graph without
+its variables were on one server, every variable that a step reads, and back every one that it updates. A graph without
 variables says nothing.
+
+Servers do not share evenly what they hold: one large variable is on one of them. A step waits for the server that gives
+most, so its part is told apart.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,27 +28,41 @@ if TYPE_CHECKING:
 _COLLECTIVE = "Collective"
 
 
-def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> tuple[float, float]:
-    """Bytes that the worker with these ops receives and sends in a step.
+@dataclass(frozen=True)
+class Crossing:
+    """Bytes of a worker in a step; NaN where the graph says nothing of other tasks and has no variables."""
 
-    NaN twice where the graph says nothing of other tasks and has no variables.
-    """
+    received: float
+    sent: float
+    busiest: float
+    """Of what is received, that of the one task that gives most."""
+
+
+def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> Crossing:
+    """What the worker with these ops receives and sends in a step."""
     known = {name: parse(name) for name in set(raw.devices)}
     tasks = {(known[raw.devices[op]].job, known[raw.devices[op]].task) for op in mine.tolist()}
     others = {name for name, device in known.items() if device.job and (device.job, device.task) not in tasks}
     elsewhere = np.array([name in others for name in raw.devices], dtype=bool)
     reduced = [op for op in mine.tolist() if raw.ops[op].startswith(_COLLECTIVE)]
     if not elsewhere.any() and not reduced:
-        return _of_variables(raw)
+        received, sent = _of_variables(raw)
+        return Crossing(received, sent, busiest=received)
     here: NDArray[np.bool_] = np.zeros(len(raw.ops), dtype=bool)
     here[mine] = True
     source, destination = raw.edges[:, 0], raw.edges[:, 1]
     both_ways = float(raw.bytes[reduced].sum())
-    received, sent = (
-        _tensors(raw, np.flatnonzero(chosen)) + both_ways
-        for chosen in (elsewhere[source] & here[destination], here[source] & elsewhere[destination])
+    coming, going = elsewhere[source] & here[destination], here[source] & elsewhere[destination]
+    by_task: dict[tuple[str | None, int | None], list[int]] = defaultdict(list)
+    for edge in np.flatnonzero(coming).tolist():
+        device = known[raw.devices[raw.edges[edge, 0]]]
+        by_task[device.job, device.task].append(edge)
+    given = [_tensors(raw, edges) for edges in by_task.values()]
+    return Crossing(
+        received=sum(given) + both_ways,
+        sent=_tensors(raw, np.flatnonzero(going)) + both_ways,
+        busiest=max(given, default=0.0) + both_ways,
     )
-    return received, sent
 
 
 def _tensors(raw: RawGraph, edges: Iterable[int]) -> float:

@@ -33,6 +33,8 @@ class OpGraph:
     """That the worker takes from other tasks in a step; NaN where the graph says nothing of them."""
     bytes_sent: float = float("nan")
     """That other tasks take from the worker in a step; NaN likewise."""
+    bytes_busiest: float = float("nan")
+    """Of those received, those of the one task that gives most; NaN likewise."""
 
     def __post_init__(self) -> None:
         nodes = len(self.ops)

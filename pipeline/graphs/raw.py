@@ -56,7 +56,7 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
     component = components(len(mine), edges)
     part = np.flatnonzero(component == np.bincount(component).argmax())
     chosen = mine[part]
-    received, sent = crossing(raw, mine)
+    crosses = crossing(raw, mine)
     return OpGraph(
         ops=tuple(raw.ops[position] for position in chosen.tolist()),
         bytes=raw.bytes[chosen],
@@ -64,8 +64,9 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
         edges=tidy_edges(_among(part, edges, len(mine)), len(part)),
         unsized=int((~raw.sized[chosen]).sum()),
         left_out=len(mine) - len(part),
-        bytes_received=received,
-        bytes_sent=sent,
+        bytes_received=crosses.received,
+        bytes_sent=crosses.sent,
+        bytes_busiest=crosses.busiest,
     )
 
 

@@ -126,7 +126,7 @@ def test_folders_that_are_no_inspector(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"schema": "dataset"}, "not an inspector"),
-        ({"schema_version": 2}, "schema version 2, this release reads 1"),
+        ({"schema_version": 1}, "schema version 1, this release reads 2"),
         ({"scalers": None}, "key 'scalers' is missing"),
         ({"scalers": {}}, "scalers: expected"),
         ({"targets": ["gpu_burst_s"]}, "targets are not those"),

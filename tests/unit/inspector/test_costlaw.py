@@ -22,6 +22,7 @@ def workloads(rows: int, most: float, seed: int = 0) -> FloatArray:
     facts = np.full((rows, len(FACTS)), np.nan)
     for column in (FLOPS, RECEIVED):
         facts[:, column] = np.log1p(random.uniform(10, most, rows))
+    facts[:, FACTS.index("log_busiest_kilobytes")] = facts[:, RECEIVED]
     facts[:, FACTS.index("is_async")] = np.arange(rows) % 2
     return facts
 

@@ -72,6 +72,9 @@ def test_traffic() -> None:
     found = facts(example)
     assert found["log_received_kilobytes"] == pytest.approx(math.log(10))
     assert found["log_sent_kilobytes"] == 0.0
+    assert found["log_busiest_kilobytes"] == found["log_received_kilobytes"]  # of a row that does not say it
+    told = unmeasured(dataclasses.replace(work.chain(1), bytes_received=9000.0, bytes_busiest=5000.0), {})
+    assert facts(told)["log_busiest_kilobytes"] == pytest.approx(math.log(6))
 
 
 def test_the_graph_summed_up() -> None:

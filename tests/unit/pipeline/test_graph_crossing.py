@@ -22,11 +22,11 @@ def node(name: str, op: str, device: str, *inputs: str, shapes: tuple[tuple[int,
     return f'node {{ name: "{name}" op: "{op}" device: {device}{taken} {kind} {known} }}\n'
 
 
-def crossing(tmp_path: Path, *nodes: str) -> tuple[float, float]:
+def crossing(tmp_path: Path, *nodes: str) -> tuple[float, float, float]:
     path = tmp_path / "graph.pbtxt"
     path.write_text("".join(nodes))
     found = read_graph(path)
-    return found.bytes_received, found.bytes_sent
+    return found.bytes_received, found.bytes_sent, found.bytes_busiest
 
 
 def test_a_tensor_that_two_ops_take_comes_once(tmp_path: Path) -> None:
@@ -38,7 +38,21 @@ def test_a_tensor_that_two_ops_take_comes_once(tmp_path: Path) -> None:
         node("b", "AddV2", WORKER, "read", "a", shapes=((100,),)),
         node("up", "AssignAdd", PS, "w", "b", shapes=((100,),)),
     )
-    assert found == (400.0, 400.0)
+    assert found == (400.0, 400.0, 400.0)
+
+
+def test_the_server_that_gives_most_is_told_apart(tmp_path: Path) -> None:
+    other = PS.replace("task:0", "task:1")
+    found = crossing(
+        tmp_path,
+        node("large", "VariableV2", PS, shapes=((100,),)),
+        node("small", "VariableV2", other, shapes=((20,),)),
+        node("also", "VariableV2", other, shapes=((30,),)),
+        node("a", "AddV2", WORKER, "large", "small", shapes=((100,),)),
+        node("b", "AddV2", WORKER, "a", "also", shapes=((100,),)),
+        node("up", "AssignAdd", PS, "large", "b", shapes=((100,),)),
+    )
+    assert found == (600.0, 400.0, 400.0)
 
 
 def test_of_an_op_with_several_outputs_only_what_crosses_counts(tmp_path: Path) -> None:
@@ -49,7 +63,7 @@ def test_of_an_op_with_several_outputs_only_what_crosses_counts(tmp_path: Path) 
         node("y", "Relu", WORKER, "cut", shapes=((1000,),)),
         node("up", "Relu", PS, "cut:1", shapes=((5,),)),
     )
-    assert found == (0.0, 20.0)
+    assert found == (0.0, 20.0, 0.0)
 
 
 def test_a_graph_without_variables_says_nothing(tmp_path: Path) -> None:
@@ -68,7 +82,7 @@ def test_of_a_graph_for_one_machine_it_is_the_variables_that_a_step_reads_and_up
         node("y", "AddV2", '""', "read", "fixed/read", shapes=((100,),)),
         node("update", "ApplyMomentum", '""', "w", "slot", "y", shapes=((100,),)),
     )
-    assert found == (440.0, 400.0)
+    assert found == (440.0, 400.0, 440.0)
 
 
 def test_what_a_collective_puts_out_counts_both_ways(tmp_path: Path) -> None:
@@ -77,7 +91,7 @@ def test_what_a_collective_puts_out_counts_both_ways(tmp_path: Path) -> None:
         node("x", "Relu", WORKER, shapes=((50,),)),
         node("sum", "CollectiveReduceV2", WORKER, "x", shapes=((50,),)),
     )
-    assert found == (200.0, 200.0)
+    assert found == (200.0, 200.0, 200.0)
 
 
 @pytest.mark.parametrize("name", ["lenet", "nmt_small", "resnet20"])

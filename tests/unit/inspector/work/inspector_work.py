@@ -194,6 +194,7 @@ def _row(found: Dataset, family: str, depth: int, batch: int, task: str, graph: 
         "edges": len(graph.edges),
         "bytes_received": float(graph.bytes.sum()),
         "bytes_sent": float(graph.bytes.sum()) / 2,
+        "bytes_busiest": float(graph.bytes.sum()) / 3,
         "flags": [],
         "split_architecture": side,
         "split_random": ("train", "val", "test")[batch // 8 % 3 if batch < 32 else 0],

@@ -164,10 +164,10 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
 
 def _recipe(found: Found, accuracy: Found) -> list[str]:
     lines = [
-        "## The published recipe, left to end by itself",
+        "## The published recipe, given time",
         "",
-        "It ends a thousand epochs after its best one, by the loss of the validation rows; one seed, split by "
-        "architecture. Seconds are those of its epochs, each as long as the median of some that ran on a machine that "
+        f"It would end a thousand epochs after its best one, by the loss of the validation rows; here it had at most "
+        f"{found['epochs']['scratch']}, with one seed, split by architecture. Seconds are those of its epochs, each as long as the median of some that ran on a machine that "
         "did nothing else. How long `driple` (medians over seeds) took to its best validation NRMSE is over the time "
         "that it took itself to the epoch that had it; all preparation of `driple` counts, and none of the recipe's.",
         "",
@@ -193,7 +193,7 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         )
     lines += [
         "",
-        f"Transferred from the one of {found['source']} at its best, for {found['tuned_epochs']} epochs: `half` as the "
+        f"Transferred from the one of {found['source']} at its best, for {found['epochs']['half']} epochs: `half` as the "
         "paper describes it, `mlp` as it was coded. `faster` is the time from scratch over that of the transfer, to "
         "the validation NRMSE that both reach.",
         "",

@@ -122,6 +122,8 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
     preparation = Preparation.from_plain(value["features"], value["scalers"])
     networks = _networks(folder, value, config, preparation, device)
     calibration = value["calibration"]
+    if calibration is not None and len(calibration) != len(COLUMNS):
+        raise BadInput(f"calibration: expected {len(COLUMNS)} factors; train again")
     return Inspector(
         setting=value["setting"],
         role=value["role"],
@@ -130,7 +132,7 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
         config=config,
         preparation=preparation,
         networks=networks,
-        plains=_plains(value["plains"], len(networks), config),
+        plains=_plains(value["plains"], len(networks), config, preparation),
         provenance=value["provenance"],
         dataset_sha256=value["dataset_sha256"],
         calibration=None if calibration is None else tuple(float(one) for one in calibration),
@@ -140,12 +142,19 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
     )
 
 
-def _plains(value: Any, networks: int, config: InspectorConfig) -> tuple[Plain, ...] | None:
+def _plains(value: Any, networks: int, config: InspectorConfig, preparation: Preparation) -> tuple[Plain, ...] | None:
     if value is None and not config.network.plain:
         return None
     if not config.network.plain or not isinstance(value, list) or len(value) != networks:
         raise BadInput("plains: expected a plain model for each network that adds to one")
-    return tuple(from_plain(Plain, one, f"plains[{place}]") for place, one in enumerate(value))
+    found = tuple(from_plain(Plain, one, f"plains[{place}]") for place, one in enumerate(value))
+    for place, one in enumerate(found):
+        lines = [line.weights for line in one.ridges if line is not None]
+        if {len(each) for each in (*lines, *one.kernel.points)} - {len(preparation.facts)}:
+            raise BadInput(
+                f"plains[{place}]: not of the {len(preparation.facts)} facts that its scale knows; train again"
+            )
+    return found
 
 
 def _networks(

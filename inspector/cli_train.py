@@ -7,6 +7,8 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.inspector.checkpoint import folder_of
     from driple.inspector.data import read_examples
 
+    with suppress(ImportError):
+        import_module("pandas")  # pyarrow would, where there is one, and swallow a Ctrl-C that comes meanwhile
     _machine(arguments)
     setting = str(Setting.parse(arguments.setting))
     examples = read_examples(arguments.datasets, setting, arguments.role)

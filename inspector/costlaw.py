@@ -71,16 +71,18 @@ class CostLaw:
 
     amounts: tuple[str, ...]
     """Facts that they are rates of."""
+    usual: tuple[float, ...]
+    """Mean of each of these facts over the training rows: what counts where one is unknown."""
     greatest: tuple[float, ...]
-    """Amount in a training row."""
+    """Amount of each in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
     """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(COLUMNS):
             raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
-        if len(self.greatest) != len(self.amounts):
-            raise BadInput(f"law of costs: greatest of {len(self.greatest)} amounts, expected {len(self.amounts)}")
+        if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
+            raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
             if name not in AMOUNTS:
                 raise BadInput(f"law of costs: no such amount {name!r}; train again")
@@ -91,7 +93,7 @@ class CostLaw:
     def estimate(self, facts: FloatArray) -> FloatArray:
         """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where the law says nothing."""
         greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
-        work = _work(facts, self.amounts, greatest)
+        work = _work(facts, self.amounts, np.asarray(self.usual), greatest)
         found = np.full((len(facts), len(COLUMNS)), np.nan)
         for place, rates in enumerate(self.rates):
             if rates is not None:
@@ -108,7 +110,8 @@ class CostLaw:
             folds: [n], which rows are held back together.
         """
         varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
-        work = _work(facts, varied)
+        usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
+        work = _work(facts, varied, usual)
         special = _special(varied)
         rates: list[tuple[float, ...] | None] = []
         held = np.full(targets.shape, np.nan)
@@ -119,7 +122,7 @@ class CostLaw:
             if solved is not None:
                 held[:, place] = _turned(place, solved[1], facts)
         greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
-        return cls(tuple(varied), tuple(float(one) for one in greatest), tuple(rates)), held
+        return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
 
 
 def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
@@ -133,10 +136,12 @@ def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
     return np.where(known, crossing, np.nan) / np.where(known, values, 1.0)
 
 
-def _work(facts: FloatArray, names: Sequence[str], greatest: FloatArray | float = np.inf) -> FloatArray:
+def _work(
+    facts: FloatArray, names: Sequence[str], usual: FloatArray, greatest: FloatArray | float = np.inf
+) -> FloatArray:
     """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
     columns = facts[:, [FACTS.index(name) for name in names]]
-    counted = np.minimum(np.expm1(np.nan_to_num(columns, nan=0.0)), greatest)
+    counted = np.minimum(np.expm1(np.where(np.isnan(columns), usual, columns)), greatest)
     amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
     is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
     general = amounts[:, _general(names)]
@@ -181,7 +186,8 @@ def _fit_one(
             rest = known & ~out
             if rest.any():
                 seen = np.where(special == OF_A_CLASS, scaled[rest].max(axis=0), np.inf)
-                # Weights are those of all rows: to settle them anew without each fold would change little.
+                # Weights are those of all rows. That flatters what is held back, but with whole families left out of
+                # everything, law and shares were no better for weights settled anew without each fold.
                 without = _solved(relative[rest], wanted[rest], weights[rest], penalties)
                 held[out] = np.minimum(scaled[out], seen) @ without
         said = known & ~np.isnan(held)

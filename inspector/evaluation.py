@@ -135,14 +135,14 @@ def evaluate(
     if not len(train) or not len(sides["test"]):
         raise BadInput(f"no rows to judge on: side {'test' if len(train) else 'train'} of the {split} split is empty")
     val = examples.side(split, "val")
-    predictors: dict[str, Predict] = {INSPECTOR: lambda rows: inspector.predict(rows, execution)[0]}
+    predictors: dict[str, Predict] = {INSPECTOR: lambda rows: inspector.predict(rows, execution, judged=True)[0]}
     predictors |= dict(others or {})
     predictors |= {name: fit_baseline(name, train, val if len(val) else None) for name in BASELINES}
     predicted = {
         side: {name: predict(rows) for name, predict in predictors.items()} for side, rows in sides.items() if len(rows)
     }
     truth = {side: np.where(inspector.preparation.usable, rows.targets(), np.nan) for side, rows in sides.items()}
-    spread = inspector.predict(sides["test"], execution)[1]
+    spread = inspector.predict(sides["test"], execution, judged=True)[1]
     return Evaluation(
         setting=examples.setting,
         role=examples.role,

@@ -30,8 +30,8 @@ WORKLOAD = (
     *("network_rate_mbit", "network_delay_ms", "network_loss_pct", "placement", "threads"),
 )
 """Columns that say what ran. Rows that agree in all of them, and in the graph, are one example."""
-OF_THE_JOB = WORKLOAD[: WORKLOAD.index("network_rate_mbit")]
-"""Those that say it of a job wherever it runs."""
+OF_THE_JOB = WORKLOAD[: WORKLOAD.index("placement")]
+"""Those that say it of a job, and under which conditions, wherever it runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +84,9 @@ class Example:
 
 
 def job_of(example: Example) -> str | None:
-    """The same for the same job on every setting; None where the model is not known."""
+    """The same for the same job on every setting: of published rows, which name no model, that of the graph."""
     if example.workload.get("model") is None:
-        return None
+        return example.graph_key or None
     return content_hash({name: example.workload.get(name) for name in OF_THE_JOB}, version=1)
 
 

@@ -89,4 +89,4 @@ def _numbers(cells: Mapping[str, Any], name: str, kind: Any = np.float64) -> Any
     values = cell.values
     if values.null_count:
         raise BadInput(f"{name} has a null")
-    return values.to_numpy(zero_copy_only=False).astype(kind)
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=kind)

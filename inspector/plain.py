@@ -91,6 +91,8 @@ class Plain:
         )
         if {len(part) for part in parts} != {len(COLUMNS)}:
             raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
+        if any(len(said) != len(COLUMNS) for said in self.apart.values()):
+            raise BadInput(f"plain model: of a job apart expected {len(COLUMNS)} targets")
         for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
             if share is None:
                 continue
@@ -201,7 +203,7 @@ class Elsewhere:
 
     def predict(self, facts: FloatArray, jobs: Jobs = ()) -> FloatArray:
         """[n, 12], scaled as there, from facts [n, len(FACTS)]; of jobs [n] that it learned from, without these."""
-        found = self.plain.predict(facts, self.facts, self.targets)
+        found = self.plain.predict(facts, self.facts, self.targets, jobs)
         for row, job in enumerate(jobs):
             if job in self.plain.apart:
                 found[row] = self.plain.apart[job]

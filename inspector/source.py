@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.checkpoint import FILE, folder_of, load
 from driple.inspector.config import PRESETS, ROLES, InspectorConfig
+from driple.inspector.inspector import Inspector
 from driple.inspector.plain import Elsewhere, Plain
 from driple.inspector.prepare import Preparation
 
@@ -104,8 +106,18 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
             "split": found.split,
             "provenance": found.provenance,
             "dataset_sha256": found.dataset_sha256,
+            "weights_sha256": _weights_sha256(found),
         },
     )
+
+
+def _weights_sha256(found: Inspector) -> str:
+    """By which a training that is gone on with knows its source from one that was trained anew."""
+    digest = hashlib.sha256()
+    for network in found.networks:
+        for name, tensor in network.state_dict().items():
+            digest.update(name.encode() + tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _check(folder: Path, found: str, found_role: str, said: str | None, setting: str, role: str) -> None:

@@ -110,9 +110,12 @@ def fit_plain(
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
     folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    plain, held = Plain.fit(facts[drawn], truth[drawn], folds[drawn], *scales, elsewhere, [jobs[row] for row in drawn])
-    said = plain.predict(facts, *scales, jobs)
-    said[drawn] = held
+    # Rows that were not drawn come too, without their targets, so that of them, too, is said what their fold is not in.
+    order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
+    known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
+    plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
+    said = np.zeros(truth.shape)
+    said[order] = held
     apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
     kept = {job: tuple(round(float(value), DIGITS) for value in values) for job, values in apart.items()}
     return dataclasses.replace(plain, apart=kept), said

@@ -52,6 +52,8 @@ def lines(answers: Sequence[Answer]) -> list[str]:
     found += [f"inspector  {inspector_line(about)}" for about in abouts]
     if any(one.cycle is not None and not one.cycle.agreed for one in answers):
         found.append("~          resources say different times; see --json, or ask for one alone")
+    if any(one.limited for one in answers):
+        found.append("~          also at the limit of what is said: it may take longer, and do less; not ranked")
     far = [one for one in answers if one.near is not None and one.near.verdict == FAR]
     if far:
         found.append(f"far        {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
@@ -89,7 +91,7 @@ class _Ranked:
 
 
 def _best(answers: Sequence[Answer], axes: Sequence[str]) -> list[str]:
-    ranked = [_Ranked(one, one.examples_per_s) for one in answers if one.examples_per_s is not None]
+    ranked = [_Ranked(one, one.examples_per_s) for one in answers if one.examples_per_s is not None and not one.limited]
     ranked = [one for one in ranked if math.isfinite(one.rate)]
     if len(ranked) < 2:
         return []
@@ -97,5 +99,5 @@ def _best(answers: Sequence[Answer], axes: Sequence[str]) -> list[str]:
     name = ", ".join(f"{TITLES[axis]} {coordinate(best.answer, axis)}" for axis in axes)
     other = ", ".join(f"{TITLES[axis]} {coordinate(worst.answer, axis)}" for axis in axes)
     strange = best.answer.near is not None and best.answer.near.verdict != LIKE
-    care = " (at the limit of what is said)" if best.answer.limited else " (not like the training data)" * strange
+    care = " (not like the training data)" * strange
     return [f"most       {figures(best.rate)} examples/s with {name}{care}, {best.rate / worst.rate:.1f} times {other}"]

@@ -98,6 +98,16 @@ def test_what_a_few_rows_say_of_a_class_is_not_drawn_out() -> None:
     assert law.estimate(more)[0, COMPUTE] < 0.8 * said
 
 
+def test_what_is_unknown_counts_as_usual_and_not_as_nothing() -> None:
+    facts = workloads(60, 1000)
+    law = fitted()
+    unknown = facts.copy()
+    unknown[:, [RECEIVED, FACTS.index("log_busiest_kilobytes")]] = np.nan
+    found, wanted = law.estimate(unknown)[:, BURST], truth(facts)[:, BURST]
+    assert np.median(found) == pytest.approx(np.median(wanted), rel=0.3)
+    assert np.ptp(found) < 0.01 * np.median(found)
+
+
 def test_the_height_of_other_bursts_has_no_law() -> None:
     facts = workloads(60, 1000)
     values = truth(facts)
@@ -124,8 +134,9 @@ def test_it_travels_as_plain_values() -> None:
     law = fitted()
     assert from_plain(CostLaw, to_plain(law)) == law
     with pytest.raises(BadInput, match="no such amount"):
-        CostLaw(("log_moonlight_ops",), (1.0,), law.rates)
-    with pytest.raises(BadInput, match="greatest of 1 amounts"):
-        CostLaw(law.amounts, (1.0,), law.rates)
+        CostLaw(("log_moonlight_ops",), (1.0,), (1.0,), law.rates)
+    for usual, greatest in ((law.usual, (1.0,)), ((1.0,), law.greatest)):
+        with pytest.raises(BadInput, match="usual and greatest of each"):
+            CostLaw(law.amounts, usual, greatest, law.rates)
     with pytest.raises(BadInput, match="rates of each target"):
-        CostLaw(law.amounts, law.greatest, ((1.0,), *law.rates[1:]))
+        CostLaw(law.amounts, law.usual, law.greatest, ((1.0,), *law.rates[1:]))

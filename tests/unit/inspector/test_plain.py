@@ -165,10 +165,28 @@ def test_moved_needs_a_place_to_come_from() -> None:
         dataclasses.replace(plain, shares=((0.0, 0.0, 0.0, 1.0), *plain.shares[1:]))
 
 
+def test_what_a_source_learned_from_its_own_source_does_not_count_either() -> None:
+    facts, values = rows(200)
+    scale = FactScaler.fit(facts)
+    targets = TargetScaler.fit("log", values, ~np.isnan(values).all(axis=0))
+    first, _ = Plain.fit(facts, values, np.arange(200) % 8, scale, targets)
+    few, here = rows(10, seed=1)
+    second, _ = Plain.fit(few, here, np.arange(10) % 5, scale, targets, Elsewhere(first, scale, targets))
+    assert (second.shares[POWER] or ())[KINDS.index("moved")] > 0.5
+    told = dataclasses.replace(first, apart={"a": (7.0,) * len(COLUMNS)})
+    chained = dataclasses.replace(second, elsewhere=Elsewhere(told, scale, targets))
+    asked, _ = rows(2, seed=3)
+    usual, apart = (Elsewhere(chained, scale, targets).predict(asked, jobs)[:, POWER] for jobs in ((), ["a", "b"]))
+    assert apart[0] > usual[0] + 1
+    assert apart[1] == usual[1]
+
+
 def test_of_a_job_that_was_learned_from_elsewhere_counts_what_is_said_without_it() -> None:
     plain, _, scale, targets = fitted()
     facts, _ = rows(3, seed=1)
     known = Elsewhere(dataclasses.replace(plain, apart={"b": (7.0,) * len(COLUMNS)}), scale, targets)
     found, usual = known.predict(facts, ["a", "b", None]), known.predict(facts)
+    with pytest.raises(BadInput, match="of a job apart"):
+        dataclasses.replace(plain, apart={"b": (7.0,)})
     assert (found[1] == 7.0).all() and (usual[1] != 7.0).all()
     np.testing.assert_array_equal(np.delete(found, 1, axis=0), np.delete(usual, 1, axis=0))

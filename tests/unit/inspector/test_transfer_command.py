@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import training_work as work
@@ -85,6 +86,43 @@ def test_a_source_is_judged_without_what_it_learned_of_the_same_jobs(examples: E
         return dataclasses.replace(source, plains=tuple(plains))
 
     assert first_error(told_of(sides["val"])) > 1.5 * first_error(source)
+
+
+def test_each_network_says_of_every_training_row_what_it_knows_without_its_family(examples: Examples) -> None:
+    """Also of rows that its draw left out: their families are in the draw."""
+    found = work.trained(examples, work.small(ensemble=3, epochs=1)).inspector
+    assert found.plains is not None
+    rows = [item for item in examples.items if item.split_architecture != "test"]
+    prepared = found.preparation.apply(rows)
+    for plain in found.plains:
+        apart = np.array([plain.apart[job or ""] for job in prepared.jobs])
+        said = plain.predict(prepared.raw_facts, found.preparation.facts, found.preparation.targets)
+        known = prepared.mask.numpy() > 0
+        assert (apart != said)[known].mean() > 0.95
+
+
+def test_conditions_of_the_network_are_part_of_a_job_and_the_setting_is_not(examples: Examples) -> None:
+    item = examples.items[0]
+
+    def like(**others: object) -> str | None:
+        return job_of(dataclasses.replace(item, workload={**item.workload, **others}))
+
+    assert like() == job_of(item) == like(placement="x", threads=7)
+    assert len({like(), like(network_rate_mbit=10.0), like(batch_size=12345)}) == 3
+    assert like(model=None) == item.graph_key
+
+
+def test_a_training_does_not_go_on_from_a_source_that_was_trained_anew(
+    examples: Examples, source: Source, first: Trained, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"states": tmp_path / "states"}
+    config = changed(source.config, ensemble=1, epochs=2)
+    train_inspector(elsewhere(examples), config, transfer=Transfer(source=source), **options)
+    again = work.trained(examples, work.small(ensemble=2, epochs=6), seed=9).inspector
+    save(tmp_path / "again" / again.setting, again)
+    other = find_source(again.setting, tmp_path / "again", OTHER, "worker")
+    with pytest.raises(BadInput, match="had transfer.weights_sha256"):
+        train_inspector(elsewhere(examples), config, transfer=Transfer(source=other), resume=True, **options)
 
 
 @pytest.mark.parametrize("tune", ["half", "mlp", "gru", "all"])

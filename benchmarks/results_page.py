@@ -167,9 +167,10 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         "## The published recipe, given time",
         "",
         f"It would end a thousand epochs after its best one, by the loss of the validation rows; here it had at most "
-        f"{found['epochs']['scratch']}, with one seed, split by architecture. Seconds are those of its epochs, each as long as the median of some that ran on a machine that "
-        "did nothing else. How long `driple` (medians over seeds) took to its best validation NRMSE is over the time "
-        "that it took itself to the epoch that had it; all preparation of `driple` counts, and none of the recipe's.",
+        f"{found['epochs']['scratch']}, with one seed, split by architecture. Seconds are those of its epochs, each as "
+        "long as the median of some that ran on a machine that did nothing else. How long `driple` (medians over "
+        "seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that had it; all "
+        "preparation of `driple` counts, and none of the recipe's.",
         "",
         *_head(
             *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple, of its NRMSE"),
@@ -193,9 +194,9 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         )
     lines += [
         "",
-        f"Transferred from the one of {found['source']} at its best, for {found['epochs']['half']} epochs: `half` as the "
-        "paper describes it, `mlp` as it was coded. `faster` is the time from scratch over that of the transfer, to "
-        "the validation NRMSE that both reach.",
+        f"Transferred from the one of {found['source']} at its best, for {found['epochs']['half']} epochs: `half` as "
+        "the paper describes it, `mlp` as it was coded. `faster` is the time from scratch over that of the transfer, "
+        "to the validation NRMSE that both reach.",
         "",
         *_head(
             "setting",

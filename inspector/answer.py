@@ -67,6 +67,8 @@ class Answer:
     ops: int
     unsized: int
     """Ops whose size rests on a guess."""
+    traffic_known: bool = True
+    """Whether the graph says what crosses between tasks in a step."""
     limited: tuple[str, ...] = ()
     """Columns of which no more is said than a multiple of all that was measured: the truth may be more."""
 
@@ -109,7 +111,7 @@ def _plain(answer: Answer) -> dict[str, Any]:
         "cycle_s": None if answer.cycle is None else to_plain(answer.cycle),
         "examples_per_s": answer.examples_per_s,
         "at_limit": list(answer.limited),
-        "graph": {"ops": answer.ops, "unsized": answer.unsized},
+        "graph": {"ops": answer.ops, "unsized": answer.unsized, "traffic_known": answer.traffic_known},
         "inspector": {
             "folder": str(about.folder),
             "split": about.split,

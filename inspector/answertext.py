@@ -59,6 +59,10 @@ def rests_on(answer: Answer) -> list[str]:
     if answer.unsized > GUESSED * answer.ops:
         remedy = "" if answer.question.workload.get("batch_size") else ": --batch-size may tell them"
         found.append(f"{answer.unsized} of its {answer.ops} ops have sizes that are guessed{remedy}")
+    if not answer.traffic_known:
+        found.append(
+            "it names neither other tasks nor variables: what crosses the network is taken as usual in training"
+        )
     labels = ["inspector", "this graph", *[""] * (len(found) - 2)]
     return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
 

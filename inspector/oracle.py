@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +61,7 @@ class Oracle:
                 near=None if self.neighbours is None else self.neighbours.near(example),
                 ops=len(graph.ops),
                 unsized=graph.unsized,
+                traffic_known=not math.isnan(graph.bytes_received),
                 limited=tuple(name for name, limit in zip(COLUMNS, limits[place], strict=True) if limit),
             )
             for place, (question, example, graph) in enumerate(zip(questions, examples, graphs, strict=True))

@@ -1,6 +1,6 @@
-"""The published recipe with thirty times as many epochs as other parts give it, from scratch and transferred.
+"""The published recipe with ten times as many epochs as other parts give it, from scratch and transferred.
 
-    python benchmarks/results.py --part recipe                        all of it: two hours and a half on two processors
+    python benchmarks/results.py --part recipe                        all of it: an hour on two processors
     python benchmarks/results_recipe.py cpu-p2w2-1g half              one training of it
 
 Trainings are kept in ~/.cache/driple/results, and go on from there when they were interrupted. How many epochs one
@@ -29,7 +29,7 @@ from driple.inspector.train import Epoch
 
 SPLIT = "architecture"
 SCRATCH, TUNED = "scratch", ("half", "mlp")
-EPOCHS = {SCRATCH: 1500, **dict.fromkeys(TUNED, 400)}
+EPOCHS = {SCRATCH: 500, **dict.fromkeys(TUNED, 200)}
 """At most."""
 TOLD_EVERY = 100
 ROUNDS, TIMED_EPOCHS = 5, 4

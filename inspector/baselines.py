@@ -29,6 +29,7 @@ from driple.inspector.examples import Examples, usable
 from driple.inspector.facts import facts_table
 from driple.inspector.ridge import solve
 from driple.inspector.scaling import FactScaler, TargetScaler
+from driple.inspector.threads import solver_threads
 
 MEAN = "mean"
 RIDGE = "ridge"
@@ -90,7 +91,8 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
     sides = [_scaled(side, facts, scale) for side in (train, val) if side is not None and len(side)]
     for column in np.flatnonzero(wanted):
         rows, *chosen_by = (_known(seen, values[:, column], families) for seen, values, families in sides)
-        lines[int(column)] = learn(rows, chosen_by[0] if chosen_by and len(chosen_by[0].values) else None, seed)
+        with solver_threads(len(rows.values)):
+            lines[int(column)] = learn(rows, chosen_by[0] if chosen_by and len(chosen_by[0].values) else None, seed)
 
     def predict(examples: Examples) -> NDArray[np.float64]:
         seen = facts.transform(facts_table(examples.items))

@@ -130,6 +130,7 @@ def _tune(arguments: argparse.Namespace, folder: Path, examples: Examples, confi
             fixed=set(options.chosen(arguments)),
             device=arguments.device,
             execution=arguments.execution,
+            threads=arguments.threads,
             say=progress.say,
         )
     except KeyboardInterrupt:
@@ -225,6 +226,7 @@ def _learn(
             watch=watch,
             states=states,
             resume=arguments.resume and states is not None,
+            threads=arguments.threads,
         )
     finally:
         progress.clear()

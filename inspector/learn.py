@@ -25,6 +25,7 @@ from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 from driple.inspector.seeds import seed_of
 from driple.inspector.start import Transfer, refit_plain, same_network, same_rows, start
+from driple.inspector.threads import suited, torch_threads
 from driple.inspector.train import Epoch, Fitted, fit
 
 MemberWatch = Callable[[int, Epoch], None]
@@ -59,6 +60,7 @@ def train_inspector(
     states: Path | None = None,
     resume: bool = False,
     featuriser: Featuriser | None = None,
+    threads: int | None = None,
 ) -> Trained:
     """Trains on one side of a split, stops by another, and looks at no third.
 
@@ -74,6 +76,7 @@ def train_inspector(
         states: folder for states to go on from.
         resume: go on from these.
         featuriser: one that has grouped these graphs in this way before.
+        threads: of torch; None: as suits the network.
 
     Raises:
         BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
@@ -88,6 +91,9 @@ def train_inspector(
     else:
         preparation = Preparation.fit(train, config, featuriser)
     rows = preparation.apply(train), preparation.apply(val)
+    if threads is None:
+        at_once = min(config.training.batch_size, len(train))
+        threads = suited(nodes=at_once * sum(rows[0].sizes()) // len(train), hidden=config.network.hidden)
     fits: list[Fitted] = []
     networks: list[Any] = []
     begun_plains: list[Plain | None] = []
@@ -95,21 +101,22 @@ def train_inspector(
     for member in range(config.ensemble):
         about = _fingerprint(examples, config, split, seed, member, transfer)
         try:
-            begun = start(member, config, preparation, rows, split, seed, transfer)
-            fitted = fit(
-                begun.learner,
-                begun.train,
-                begun.val,
-                config.training,
-                preparation,
-                seed=seed_of(seed, member),
-                execution=execution,
-                device=device,
-                watch=None if watch is None else _of_member(watch, member),
-                state_file=None if states is None else states / f"member-{member}.safetensors",
-                fingerprint=about,
-                resume=resume,
-            )
+            with torch_threads(threads):
+                begun = start(member, config, preparation, rows, split, seed, transfer)
+                fitted = fit(
+                    begun.learner,
+                    begun.train,
+                    begun.val,
+                    config.training,
+                    preparation,
+                    seed=seed_of(seed, member),
+                    execution=execution,
+                    device=device,
+                    watch=None if watch is None else _of_member(watch, member),
+                    state_file=None if states is None else states / f"member-{member}.safetensors",
+                    fingerprint=about,
+                    resume=resume,
+                )
         except KeyboardInterrupt:
             if not fits:
                 raise

@@ -94,7 +94,7 @@ def _machine(group: Any) -> None:
         default="auto",
         help="how neighbours are summed (default: %(default)s)",
     )
-    group.add_argument("--threads", type=_positive, metavar="N", help="of torch (default: its own choice)")
+    group.add_argument("--threads", type=_positive, metavar="N", help="of torch (default: one if the network is small)")
 
 
 def _inputs(group: Any) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-import torch
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
@@ -18,6 +15,7 @@ from driple.inspector.data import read_examples
 from driple.inspector.examples import unmeasured
 from driple.inspector.inspector import Inspector
 from driple.inspector.nearness import Neighbourhood
+from driple.inspector.threads import torch_threads
 from driple.inspector.trainingrows import TrainingRows, load_rows
 from driple.pipeline.graph import OpGraph
 
@@ -49,7 +47,8 @@ class Oracle:
         """The answers, in the order of the questions."""
         graphs = [graph_of(question) for question in questions]
         examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, questions, strict=True)]
-        with _one_thread():
+        # For a network this small, threads wait for one another longer than they compute: 160 ms instead of 3.
+        with torch_threads(1):
             values, spread = self.inspector.predict(examples)
         limits = self.inspector.preparation.targets.at_limit(values)
         return [
@@ -98,14 +97,3 @@ def _rows(folder: Path, datasets: Path, inspector: Inspector) -> TrainingRows | 
         return TrainingRows.of(examples, inspector.split) if examples.sha256 == inspector.dataset_sha256 else None
     except BadInput:  # no such dataset here, which is no reason to give no answer
         return None
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """For a network this small, threads wait for one another longer than they compute: 160 ms instead of 3."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -21,6 +21,7 @@ from driple.inspector.plain import Elsewhere, Plain, folds_of
 from driple.inspector.prepare import Preparation, Prepared
 from driple.inspector.seeds import repeatable, seed_of
 from driple.inspector.source import Source
+from driple.inspector.threads import solver_threads
 from driple.inspector.transfer import prepare_transfer
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -113,7 +114,8 @@ def fit_plain(
     # Rows that were not drawn come too, without their targets, so that of them, too, is said what their fold is not in.
     order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
     known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
-    plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
+    with solver_threads(count):
+        plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
     said = np.zeros(truth.shape)
     said[order] = held
     apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}

@@ -69,6 +69,7 @@ def search(
     fixed: Collection[str] = (),
     device: str = "cpu",
     execution: str = "auto",
+    threads: int | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Best:
     """Tries options until there are so many trials, with those of earlier searches.
@@ -83,6 +84,7 @@ def search(
         fixed: names of options that stay as in `base`.
         device: where.
         execution: how neighbours are summed.
+        threads: of torch; None: as suits each network.
         say: told of each trial.
 
     Raises:
@@ -123,6 +125,7 @@ def search(
             execution=execution,
             watch=watch,
             featuriser=featurisers[config.grouping],
+            threads=threads,
         )
         if found.interrupted:
             raise KeyboardInterrupt

@@ -38,7 +38,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
 from driple.inspector.costlaw import CostLaw
 from driple.inspector.kernel import Kernel
-from driple.inspector.ridge import Line, ridge, straight
+from driple.inspector.ridge import Line, ridges, straight
 from driple.inspector.scaling import FactScaler, TargetScaler
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -153,11 +153,12 @@ class Plain:
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
-        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
+        tried = None if elsewhere is None else elsewhere.plain.law.penalties
+        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds, tried)
         law_held = targets.transform(law_held)
         kernel, kernel_held = Kernel.fit(seen, wanted, folds)
+        lines, lines_held = ridges(seen, wanted, folds)
         shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
-        ridges: list[Line | None] = [None] * len(COLUMNS)
         moved: list[Line | None] = [None] * len(COLUMNS)
         held = np.zeros(values.shape)
         means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
@@ -167,8 +168,7 @@ class Plain:
                 continue
             known = wanted[rows, place]
             means[place], lowest[place], highest[place] = (float(f(known)) for f in (np.mean, np.min, np.max))
-            ridges[place], ridge_held = ridge(seen, wanted[:, place], rows, folds)
-            said = {RIDGE: ridge_held, KERNEL: kernel_held[:, place]}
+            said = {RIDGE: lines_held[:, place], KERNEL: kernel_held[:, place]}
             if law.rates[place] is not None:
                 said[LAW] = np.where(np.isnan(law_held[:, place]), means[place], law_held[:, place])
                 reach[place] = _slope(said[LAW][rows], known)
@@ -181,7 +181,7 @@ class Plain:
         model = cls(
             shares=tuple(shares),
             law=law,
-            ridges=tuple(ridges),
+            ridges=lines,
             kernel=kernel,
             moved=tuple(moved),
             means=tuple(means),

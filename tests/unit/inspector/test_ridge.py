@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
 from driple.inspector.ridge import STRENGTHS, ridges, solve
@@ -10,7 +11,7 @@ from driple.inspector.ridge import STRENGTHS, ridges, solve
 ROWS, FOLDS = 24, 4
 
 
-def rows() -> tuple[np.ndarray, np.ndarray]:
+def rows() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     random = np.random.default_rng(0)
     seen = random.normal(size=(ROWS, 6))
     wanted = seen @ random.normal(size=(6, 4)) + random.normal(0, 0.5, (ROWS, 4))
@@ -34,7 +35,7 @@ def test_of_several_targets_at_once_each_is_the_ridge_of_that_target() -> None:
 
 def test_what_is_said_of_a_row_is_said_without_its_fold_by_the_strength_that_errs_least() -> None:
     seen, wanted = rows()
-    folds = np.arange(ROWS) % FOLDS
+    folds: NDArray[np.int64] = np.arange(ROWS) % FOLDS
     lines, said = ridges(seen, wanted, folds)
     assert lines[3] is None and (said[:, 3] == 0).all()
     for place in range(3):

@@ -8,7 +8,6 @@ import torch
 import training_work as work
 from threadpoolctl import threadpool_info
 
-from driple.inspector import start
 from driple.inspector.examples import Examples
 from driple.inspector.plain import Plain
 from driple.inspector.threads import FEW, solver_threads, suited, torch_threads
@@ -53,7 +52,7 @@ def test_few_rows_are_solved_by_one_thread_and_many_by_all(examples: Examples, m
         seen.append(solvers())
         return fit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(start.Plain, "fit", watched)
+    monkeypatch.setattr(Plain, "fit", watched)
     work.trained(examples, work.small(epochs=1, plain=True))
     assert seen and all(each == {1} for each in seen)
     assert solvers() == before

@@ -149,6 +149,7 @@ def _train(
     transfer: Transfer | None,
 ) -> int:
     from driple.inspector.checkpoint import save
+    from driple.inspector.interrupts import HeldBack
     from driple.inspector.trainingrows import TrainingRows, save_rows
 
     states = folder / "training"
@@ -162,12 +163,13 @@ def _train(
         kept = "; --resume goes on" if any(states.glob("*.safetensors")) else ""
         print(f"interrupted: no inspector is written{kept}", file=sys.stderr)
         raise
-    save(folder, trained.inspector)
-    save_rows(folder, TrainingRows.of(examples, _split(arguments)))
+    with HeldBack() as ctrl_c:
+        save(folder, trained.inspector)
+        save_rows(folder, TrainingRows.of(examples, _split(arguments)))
     for number, fitted in enumerate(trained.fits):
         if fitted.diverged:
             print(f"network {number + 1}: errors were no numbers any more; the best before counts", file=sys.stderr)
-    if trained.interrupted:
+    if trained.interrupted or ctrl_c.came:
         last = trained.fits[-1]
         print(
             f"interrupted: the best so far (epoch {last.best_epoch}, validation NRMSE {100 * last.best_nrmse:.2f} %) "
@@ -175,6 +177,25 @@ def _train(
             file=sys.stderr,
         )
         return INTERRUPTED
+    try:
+        return _tell(arguments, folder, examples, config, transfer, trained)
+    except KeyboardInterrupt:
+        print(
+            f"interrupted: the inspector is in {printable(str(folder))}, without its report; --evaluate makes it",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+
+
+def _tell(
+    arguments: argparse.Namespace,
+    folder: Path,
+    examples: Examples,
+    config: InspectorConfig,
+    transfer: Transfer | None,
+    trained: Trained,
+) -> int:
+    """Says how good what was trained is, beside training from scratch if asked."""
     about: dict[str, Any] = {"training": dict(trained.inspector.training)}
     others: dict[str, Any] = {}
     if transfer is not None:
@@ -184,8 +205,7 @@ def _train(
 
         scratch = _learn(arguments, folder, examples, config, None, None, "from scratch:")
         if scratch.interrupted:
-            print("interrupted: not compared; the transferred inspector is written", file=sys.stderr)
-            return INTERRUPTED
+            raise KeyboardInterrupt
         about["transfer"] |= compare(trained.fits, scratch.fits)
         others["scratch"] = lambda rows: scratch.inspector.predict(rows, arguments.execution)[0]
     _report(arguments, folder, trained.inspector, examples, about, others)

@@ -77,17 +77,10 @@ class CostLaw:
     """Amount of each in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
     """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
-    penalties: tuple[float | None, ...] = (None,) * len(COLUMNS)
-    """What the rates were found with. Another setting is learned from with the same: what is to be believed of classes
-    of ops does not hang on the hosts, and most of the work is to find out."""
 
     def __post_init__(self) -> None:
         if len(self.rates) != len(COLUMNS):
             raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
-        if len(self.penalties) != len(COLUMNS):
-            raise BadInput(f"law of costs: penalties of {len(self.penalties)} targets, expected {len(COLUMNS)}")
-        if any(penalty is not None and not 0 < penalty < np.inf for penalty in self.penalties):
-            raise BadInput("law of costs: expected penalties of more than 0")
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
             raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
@@ -108,38 +101,28 @@ class CostLaw:
         return found
 
     @classmethod
-    def fit(
-        cls,
-        facts: FloatArray,
-        targets: FloatArray,
-        folds: NDArray[np.int64],
-        penalties: Sequence[float | None] | None = None,
-    ) -> tuple[CostLaw, FloatArray]:
+    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostLaw, FloatArray]:
         """The law of training rows, and what laws without a row's own fold say of it.
 
         Args:
             facts: [n, len(FACTS)], not scaled.
             targets: [n, 12] in their own units, NaN where null.
             folds: [n], which rows are held back together.
-            penalties: [12], as found elsewhere; None: found here.
         """
         varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
         usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
         work = _work(facts, varied, usual)
         special = _special(varied)
         rates: list[tuple[float, ...] | None] = []
-        chosen: list[float | None] = []
         held = np.full(targets.shape, np.nan)
-        for place, known in enumerate(penalties or (None,) * len(COLUMNS)):
+        for place in range(len(COLUMNS)):
             seconds = _turned(place, targets[:, place], facts)
-            solved = _fit_one(work, seconds, folds, special, PENALTIES if known is None else (known,))
+            solved = _fit_one(work, seconds, folds, special)
             rates.append(None if solved is None else tuple(float(rate) for rate in solved[0]))
-            chosen.append(None if solved is None else solved[2])
             if solved is not None:
                 held[:, place] = _turned(place, solved[1], facts)
         greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
-        amounts = tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest))
-        return cls(*amounts, tuple(rates), tuple(chosen)), held
+        return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
 
 
 def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
@@ -178,9 +161,9 @@ def _general(names: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _fit_one(
-    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray, tried: Sequence[float]
-) -> tuple[FloatArray, FloatArray, float] | None:
-    """Rates by the penalty that errs least on folds held back, what was said of those, and it; None: too few values."""
+    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """Rates by the penalty that errs least on folds held back, and what was said of those; None with too few values."""
     known = ~np.isnan(values)
     if (values[known] > 0).sum() < _FEWEST:
         return None
@@ -190,7 +173,7 @@ def _fit_one(
     scaled = work / np.where(scale > 0, scale, 1.0)
     relative, wanted = scaled / size[:, None], values / size
     best = None
-    for penalty in tried:
+    for penalty in PENALTIES:
         penalties = penalty * special
         weights = np.ones(len(values))
         for _ in range(TURNS):
@@ -210,9 +193,9 @@ def _fit_one(
         said = known & ~np.isnan(held)
         error = float(np.abs(np.log((held[said] + small) / (values[said] + small))).mean()) if said.any() else np.inf
         if best is None or error < best[0]:
-            best = error, rates, held, penalty
+            best = error, rates, held
     assert best is not None
-    return best[1] / np.where(scale > 0, scale, 1.0), best[2], best[3]
+    return best[1] / np.where(scale > 0, scale, 1.0), best[2]
 
 
 def _solved(relative: FloatArray, wanted: FloatArray, weights: FloatArray, penalties: FloatArray) -> FloatArray:

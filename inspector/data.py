@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ __all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_exa
 SUFFIX = ".parquet"
 WORKER = "worker"
 PUBLISHED = "published"
+
+MOST = 1e18
+"""Of anything that is measured or asked for: bytes a second of all networks together are less."""
 
 _SCHEMA = b"dataset"
 _SCHEMA_VERSION = b"1"
@@ -111,12 +115,13 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             lists = file.read(columns=["graph", "graph_kind", *LISTS])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise BadInput(f"not a dataset that can be read ({_line(error)}); build it anew") from None
-    rows = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
-    if not rows:
+    asked = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
+    if not asked:
         raise BadInput(f"no rows of role {role}: see --role")
     provenance = _one_provenance(rows)
-    graphs = read_graphs(lists, {row["graph"] for row in rows})
-    items = _examples(rows, graphs)
+    _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
+    graphs = read_graphs(lists, {row["graph"] for row in asked})
+    items = _examples(asked, graphs)
     if all(np.isnan(item.targets).all() for item in items):
         raise BadInput(f"every target of every row of role {role} is null: there is nothing to learn")
     frequency, batches = _frequency(metadata, graphs.values())
@@ -164,6 +169,19 @@ def _check_types(schema: Any, names: Iterable[str]) -> None:
         right = pa.types.is_string(value) if name in _TEXTS else number
         if not right or (name in LISTS) != pa.types.is_list(kind):
             raise BadInput(f"column {name!r} is of type {kind}; build it anew (driple-build-dataset)")
+
+
+def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Amounts of something, or null: what is neither would be learned from all the same."""
+    for row in rows:
+        for name in names:
+            value = row[name]
+            if value is None:
+                continue
+            if not math.isfinite(value):
+                raise BadInput(f"run {row['run_id']}: {name} is {value}; what is unknown is null in a dataset")
+            if not 0 <= value <= MOST:
+                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0 to {MOST:g}; build it anew")
 
 
 def _is_published(row: Mapping[str, Any]) -> bool:
@@ -218,11 +236,7 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
 
 def _target(row: Mapping[str, Any], name: str) -> float:
     value = row[name]
-    if value is None:
-        return float("nan")
-    if not np.isfinite(value):
-        raise BadInput(f"run {row['run_id']}: {name} is {value}; what is unknown is null in a dataset")
-    return float(value)
+    return float("nan") if value is None else float(value)
 
 
 def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -237,7 +251,7 @@ def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], N
 
 
 def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    known = [row[name] for row in rows if row.get(name) is not None and np.isfinite(row[name])]
+    known = [row[name] for row in rows if row.get(name) is not None]
     return float(np.mean(known)) if known else None
 
 

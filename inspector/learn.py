@@ -21,6 +21,7 @@ from driple.inspector.config import InspectorConfig
 from driple.inspector.examples import Examples, enough
 from driple.inspector.features import Featuriser
 from driple.inspector.inspector import Inspector
+from driple.inspector.interrupts import HeldBack
 from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation
 from driple.inspector.seeds import seed_of
@@ -39,7 +40,7 @@ class Trained:
     inspector: Inspector
     fits: tuple[Fitted, ...]
     interrupted: bool
-    """Ctrl-C ended it: the last network is the best so far, and later ones are missing."""
+    """Ctrl-C came. If it was before the last network was done, that is the best so far, and later ones are missing."""
 
     @property
     def seconds(self) -> float:
@@ -143,11 +144,12 @@ def train_inspector(
         training=_summary(fits, finished=not interrupted),
         versions=versions(),
     )
-    inspector = _calibrated(inspector, val, execution)
-    if inspector.plains is not None:
-        plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
-        inspector = dataclasses.replace(inspector, plains=tuple(plains))
-    return Trained(inspector, tuple(fits), interrupted)
+    with HeldBack() as ctrl_c:  # else what was learned would be lost for the sake of seconds
+        inspector = _calibrated(inspector, val, execution)
+        if inspector.plains is not None:
+            plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
+            inspector = dataclasses.replace(inspector, plains=tuple(plains))
+    return Trained(inspector, tuple(fits), interrupted or ctrl_c.came)
 
 
 def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:

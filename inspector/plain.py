@@ -153,8 +153,7 @@ class Plain:
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
-        tried = None if elsewhere is None else elsewhere.plain.law.penalties
-        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds, tried)
+        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
         law_held = targets.transform(law_held)
         kernel, kernel_held = Kernel.fit(seen, wanted, folds)
         lines, lines_held = ridges(seen, wanted, folds)

@@ -127,6 +127,8 @@ def _read(path: Path) -> dict[str, Tensor]:
     weights = {}
     for theirs, ours in OUR_NAME.items():
         weight = state[theirs]
+        if weight.is_nested or weight.layout is not torch.strided or weight.is_meta:
+            raise BadInput(f"{path}: weight {theirs!r} is not a plain table of numbers")
         if weight.shape != expected[ours].shape:
             wanted, got = tuple(expected[ours].shape), tuple(weight.shape)
             raise BadInput(f"{path}: a checkpoint of another shape: {theirs!r} is {got}, expected {wanted}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.inspector.config import TrainingConfig
+from driple.inspector.interrupts import HeldBack
 from driple.inspector.learner import Learner
 from driple.inspector.loop import Loop
 from driple.inspector.prepare import Preparation, Prepared
@@ -132,10 +133,12 @@ def fit(
             raise
         interrupted = True
     at = loop.at
-    if state_file is not None:
-        write_state(state_file, at)
-    learner.network.load_state_dict(at.best)
-    learner.network.eval()
+    with HeldBack() as ctrl_c:
+        if state_file is not None:
+            write_state(state_file, at)
+        learner.network.load_state_dict(at.best)
+        learner.network.eval()
+    interrupted = interrupted or ctrl_c.came
     return Fitted(at.best, at.history, at.best_epoch, at.best_error, at.seconds, interrupted, loop.diverged)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import signal
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ import training_work as work
 from driple.inspector import baselines, cli_train, evaluation, options
 from driple.inspector.checkpoint import load
 from driple.inspector.cli_train import main
+from driple.inspector.interrupts import HeldBack
 from driple.inspector.progress import Progress
 
 SETTING = inspector_work.SETTING
@@ -194,6 +198,61 @@ def test_ctrl_c_before_the_first_epoch_leaves_what_was_there(
     assert [name for name in before if name not in ("events", "training")] == sorted(
         path.name for path in folder.iterdir() if path.name not in ("events", "training")
     )
+
+
+def press(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    "moment", ["learn.refit_plain", "learn._calibrated", "train.write_state", "trainingrows.save_rows"]
+)
+def test_ctrl_c_after_the_last_epoch_loses_nothing(
+    train: Callable[..., int],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+) -> None:
+    assert train() == 0
+    whole = work.weights_of(folder)
+    shutil.rmtree(folder)
+    module, name = moment.split(".")
+    real = getattr(import_module(f"driple.inspector.{module}"), name)
+
+    def pressed(*arguments: Any, **options: Any) -> Any:
+        press()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(f"driple.inspector.{moment}", pressed)
+    capsys.readouterr()
+    assert train() == 130
+    printed = capsys.readouterr()
+    assert printed.out == "" and "interrupted: the best so far" in printed.err
+    assert work.weights_of(folder) == whole
+    assert load(folder).training["epochs"] == [4]
+
+
+def test_ctrl_c_while_the_report_is_made_says_what_is_there(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("driple.inspector.evaluation.evaluate", press)
+    assert train() == 130
+    assert "without its report; --evaluate makes it" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert not (folder / "report.md").exists()
+    assert train("--evaluate", small=False) == 0
+    assert (folder / "report.md").exists()
+
+
+def test_who_does_not_hear_ctrl_c_goes_on_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with HeldBack() as ctrl_c:
+            press()
+        assert not ctrl_c.came and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_killed_training_goes_on_and_the_inspector_before_stays(

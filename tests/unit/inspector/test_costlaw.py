@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -70,26 +68,6 @@ def test_a_row_is_judged_without_its_own_fold() -> None:
     changed[folds != 2, COMPUTE] *= 10
     held, other = (CostLaw.fit(facts, each, folds)[1] for each in (values, changed))
     assert (other[folds == 2, COMPUTE] > 7 * held[folds == 2, COMPUTE]).all()  # its own rows say that it is as before
-
-
-def test_what_was_found_out_elsewhere_is_not_found_out_again() -> None:
-    facts = workloads(60, 1000)
-    folds: NDArray[np.int64] = np.arange(60) % 5
-    law, held = CostLaw.fit(facts, truth(facts), folds)
-    assert {place for place, penalty in enumerate(law.penalties) if penalty is not None} == {
-        COMPUTE,
-        BURST,
-        IDLE,
-        HEIGHT,
-    }
-    again, same = CostLaw.fit(facts, truth(facts), folds, law.penalties)
-    assert again == law
-    np.testing.assert_array_equal(same, held)
-    severe = tuple(None if penalty is None else 100.0 for penalty in law.penalties)
-    other, _ = CostLaw.fit(facts, truth(facts), folds, severe)
-    assert other.penalties == severe and other.rates != law.rates
-    with pytest.raises(BadInput, match="penalties of more than 0"):
-        dataclasses.replace(law, penalties=(-1.0, *law.penalties[1:]))
 
 
 def test_a_few_rows_of_another_law_do_not_bend_it() -> None:

@@ -264,6 +264,10 @@ def _mixed(row: dict[str, Any]) -> None:
     row["provenance"] = "simulated" if row["family"] == "vgg" else "measured"
 
 
+def _server_simulated(row: dict[str, Any]) -> None:
+    row["provenance"] = "simulated" if row["role"] == "ps" else "measured"
+
+
 def _no_graph(row: dict[str, Any]) -> None:
     row["graph"] = None
 
@@ -281,6 +285,7 @@ def _two_sides(row: dict[str, Any]) -> None:
     [
         (_only_gpu_null, "every target of every row of role worker is null"),
         (_mixed, "rows that are measured and simulated in one dataset: they are never mixed"),
+        (_server_simulated, "rows that are measured and simulated in one dataset: they are never mixed"),
         (_no_graph, "a row without a graph"),
         (_odd_side, "split_random"),
         (_two_sides, "split_architecture"),
@@ -357,6 +362,30 @@ def test_a_target_that_is_no_number(tmp_path: Path, value: float) -> None:
     values = pq.read_table(path, columns=["gpu_idle_s"])["gpu_idle_s"].to_pylist()
     work.rewrite(path, gpu_idle_s=[*values[:-1], value])
     assert "gpu_idle_s is" in refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("width", np.nan, "width is nan; what is unknown is null in a dataset"),
+        ("network_rate_mbit", np.inf, "network_rate_mbit is inf; what is unknown is null"),
+        ("bytes_received", np.nan, "bytes_received is nan; what is unknown is null"),
+        ("batch_size", -5, "batch_size is -5; expected 0 to 1e+18"),
+        ("bytes_sent", -1e9, "bytes_sent is -1e+09; expected 0 to 1e+18"),
+        ("net_rx_idle_s", -0.1, "net_rx_idle_s is -0.1; expected 0 to 1e+18"),
+        ("net_rx_idle_s", 1e300, "net_rx_idle_s is 1e+300; expected 0 to 1e+18"),
+    ],
+)
+@pytest.mark.parametrize("task", ["ps:0", "worker:1"])
+def test_what_is_no_amount_of_anything(tmp_path: Path, name: str, value: float, said: str, task: str) -> None:
+    import pyarrow.parquet as pq
+
+    path = work.write(work.zoo(), tmp_path)
+    rows = pq.read_table(path, columns=["task", name])
+    tasks, values = (rows[column].to_pylist() for column in ("task", name))
+    values[tasks.index(task)] = value
+    work.rewrite(path, **{name: values})
+    assert said in refused(tmp_path)
 
 
 def test_enough_to_learn_from(tmp_path: Path) -> None:

@@ -192,6 +192,8 @@ def test_other_checkpoints_are_refused(tmp_path: Path) -> None:
     assert "'more' is not one of its 18" in refused(path, {**weights, "more": torch.zeros(1)})
     assert "finite numbers" in refused(path, {**weights, "conv_layers.0.b": torch.full((H,), torch.nan)})
     assert "finite numbers" in refused(path, {**weights, "conv_layers.0.b": torch.zeros(H, dtype=torch.int64)})
+    for odd in (torch.zeros(H).to_sparse(), torch.zeros(H, device="meta")):
+        assert "not a plain table of numbers" in refused(path, {**weights, "conv_layers.0.b": odd})
     assert "expected weights by name, got list" in refused(path, [1, 2])
     assert "expected weights by name, got dict" in refused(path, {"epoch": 3})
 

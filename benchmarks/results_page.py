@@ -49,7 +49,7 @@ def page(found: Found, causes: str) -> str:
             "",
             *_short(parts),
             *_noise(parts["noise"]),
-            *_accuracy(parts["accuracy"], parts["noise"]),
+            *_accuracy(parts["accuracy"], parts["noise"], "recipe" in parts),
             *(_recipe(parts["recipe"], parts["accuracy"]) if "recipe" in parts else ()),
             *_nearness(parts["accuracy"]),
             *(_design(parts["design"]) if "design" in parts else ()),
@@ -104,15 +104,15 @@ def _noise(found: Found) -> list[str]:
     return lines
 
 
-def _accuracy(found: Found, noise: Found) -> list[str]:
+def _accuracy(found: Found, noise: Found, given_time: bool) -> list[str]:
     lines: list[str] = []
     for setting, splits in found["settings"].items():
         for split, one in splits.items():
             lines += _table(f"{setting}, split by {split}", one, _again(noise.get(setting, {})))
     return [
         *lines,
-        f"The published recipe was stopped after {found['paper_epochs']} epochs here; what it reaches when it ends by "
-        "itself is below. Times to its best validation error are over the time that it took itself to the epoch that "
+        f"The published recipe was stopped after {found['paper_epochs']} epochs here"
+        f"{'; what it reaches when it ends by itself is below' if given_time else ''}. Times to its best validation error are over the time that it took itself to the epoch that "
         "had it, and over the time of all these epochs; the preparation of both is counted.",
         "",
     ]
@@ -166,8 +166,8 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
     lines = [
         "## The published recipe, given time",
         "",
-        f"It would end a thousand epochs after its best one, by the loss of the validation rows; here it had at most "
-        f"{found['epochs']['scratch']}, with one seed, split by architecture. Seconds are those of its epochs, each as "
+        "It ends a thousand epochs after its best one, by the loss of the validation rows (here after "
+        f"{found['epochs']['scratch']} at the latest); one seed, split by architecture. Seconds are those of its epochs, each as "
         "long as the median of some that ran on a machine that did nothing else. How long `driple` (medians over "
         "seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that had it; all "
         "preparation of `driple` counts, and none of the recipe's.",

@@ -112,8 +112,9 @@ def _accuracy(found: Found, noise: Found, given_time: bool) -> list[str]:
     return [
         *lines,
         f"The published recipe was stopped after {found['paper_epochs']} epochs here"
-        f"{'; what it reaches when it ends by itself is below' if given_time else ''}. Times to its best validation error are over the time that it took itself to the epoch that "
-        "had it, and over the time of all these epochs; the preparation of both is counted.",
+        f"{'; what it reaches when it ends by itself is below' if given_time else ''}. Times to its best validation "
+        "error are over the time that it took itself to the epoch that had it, and over the time of all these epochs; "
+        "the preparation of both is counted.",
         "",
     ]
 
@@ -167,10 +168,10 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         "## The published recipe, given time",
         "",
         "It ends a thousand epochs after its best one, by the loss of the validation rows (here after "
-        f"{found['epochs']['scratch']} at the latest); one seed, split by architecture. Seconds are those of its epochs, each as "
-        "long as the median of some that ran on a machine that did nothing else. How long `driple` (medians over "
-        "seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that had it; all "
-        "preparation of `driple` counts, and none of the recipe's.",
+        f"{found['epochs']['scratch']} at the latest); one seed, split by architecture. Seconds are those of its "
+        "epochs, each as long as the median of some that ran on a machine that did nothing else. How long `driple` "
+        "(medians over seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that "
+        "had it; all preparation of `driple` counts, and none of the recipe's.",
         "",
         *_head(
             *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple, of its NRMSE"),

@@ -47,7 +47,9 @@ def test_async_workers_step_alone_and_learn(warm: WarmHost, folder: MakeFolder) 
     assert max(job.steps(worker)[-1]["global_step"] for worker in WORKERS) == 60
     for worker in WORKERS:
         assert len(job.steps(worker)) == 30
-        assert learnt(job.losses(worker))
+    # The job learns: a worker that starts late finds the weights learnt, and has little left to do.
+    together = sorted((step for worker in WORKERS for step in job.steps(worker)), key=lambda step: step["global_step"])
+    assert learnt([step["loss"] for step in together])
 
 
 def test_a_duration_in_lock_step_ends_all_workers_at_the_same_step(warm: WarmHost, folder: MakeFolder) -> None:

@@ -171,7 +171,8 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         f"{found['epochs']['scratch']} at the latest); one seed, split by architecture. Seconds are those of its "
         "epochs, each as long as the median of some that ran on a machine that did nothing else. How long `driple` "
         "(medians over seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that "
-        "had it; all preparation of `driple` counts, and none of the recipe's.",
+        "had it; all preparation of `driple` counts, and none of the recipe's. Trainings are kept and gone on with, so "
+        "the minutes at the end of this page are those of the last go alone.",
         "",
         *_head(
             *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple, of its NRMSE"),

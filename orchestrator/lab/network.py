@@ -32,7 +32,12 @@ class Network:
         self._namespaces: dict[int, int] = {}
         _quieten()
         lines = ["link set lo up"]
-        lines += [f"link add {bridge} up type bridge mcast_snooping 0" for bridge in _BRIDGES.values()]
+        # A bridge without an address of its own has that of a port, and another one when that port's host goes: the
+        # other hosts would send to the old one until they ask again, some tens of seconds.
+        lines += [
+            f"link add {bridge} up address {hardware_address(0, link)} type bridge mcast_snooping 0"
+            for link, bridge in _BRIDGES.items()
+        ]
         lines += [f"address add {KEEPER_ADDRESS}/{PREFIX} dev {_BRIDGES['mgmt']}"]
         tools.run(Batch("ip", lines))
 

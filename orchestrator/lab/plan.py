@@ -76,7 +76,7 @@ def port_name(number: int, link: str) -> str:
 
 
 def hardware_address(number: int, link: str) -> str:
-    """Fixed, so that a host that was revived is the same one to its neighbours."""
+    """Fixed, so that a host that was revived is the same one to its neighbours; number 0 is the keeper itself."""
     return f"02:d1:00:{LINKS.index(link):02x}:00:{number:02x}"
 
 

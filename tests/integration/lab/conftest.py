@@ -83,11 +83,18 @@ def remote() -> Iterator[Remote]:
         client = clients.get((lab.folder, name))
         if client is None:
             client = clients[lab.folder, name] = logged_in(lab, name)
-        _, out, err = client.exec_command(line, timeout=40)
+        transport = client.get_transport()
+        assert transport is not None
+        # Not client.exec_command: the stdin that it makes takes its channel's lock when it is collected. Where that is
+        # in paramiko's own thread while this holds the lock, connection and test stand still for good.
+        channel = transport.open_session(timeout=40)
+        channel.settimeout(40)
+        channel.exec_command(line)
 
         def answer() -> str:
-            said: str = out.read().decode()
-            assert out.channel.recv_exit_status() == 0, said + err.read().decode()
+            said: str = channel.makefile("rb").read().decode()
+            assert channel.recv_exit_status() == 0, said + channel.makefile_stderr("rb").read().decode()
+            channel.close()
             return said
 
         return answer() if wait else answer

@@ -15,6 +15,7 @@ import pytest
 from driple.contracts.errors import BadInput, HostLost, RunFailed
 from driple.contracts.runspec import NetworkCondition
 from driple.orchestrator.lab.client import Lab
+from driple.orchestrator.lab.plan import KEEPER_ADDRESS, hardware_address
 
 Remote = Callable[..., str]
 
@@ -101,6 +102,16 @@ def test_a_revived_host_is_empty_and_reachable_by_the_others(lab: Lab, remote: R
     assert "tbf" in remote(lab, "lab3", "tc qdisc show dev eth0")
     reach = f"timeout 5 bash -c 'exec 3<>/dev/tcp/{lab.data_address('lab3')}/9' 2>&1; true"
     assert "refused" in remote(lab, "lab1", reach)
+
+
+def test_the_keeper_stays_where_it_is_when_hosts_go(lab: Lab, remote: Remote) -> None:
+    ask = f"ip neigh show {KEEPER_ADDRESS} dev mgmt0"
+    for name in ("lab2", "lab3"):
+        lab.kill_host(name)
+        assert hardware_address(0, "mgmt") in remote(lab, "lab1", ask).split()
+    for name in ("lab2", "lab3"):
+        lab.revive_host(name)
+        assert hardware_address(0, "mgmt") in remote(lab, "lab1", ask).split()
 
 
 def test_a_full_disk_is_the_hosts_own(remote: Remote) -> None:

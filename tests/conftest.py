@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import settings
 settings.register_profile("driple", deadline=None)
 settings.load_profile("driple")
 
+# A shell lets what it runs in the background not hear Ctrl-C, and all that this starts: tests of Ctrl-C would wait.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ONE_AT_A_TIME = ("agents", "browser", "controller", "hosts", "lab")
 """Integration tests that look at all processes, namespaces or links of a machine, or make some: two would see each

@@ -29,6 +29,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
 from driple.inspector.facts import FACTS
 from driple.inspector.features import KILOBYTE
+from driple.inspector.nonnegative import nonnegative
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -84,8 +85,10 @@ class CostLaw:
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
             raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
-            if name not in AMOUNTS:
-                raise BadInput(f"law of costs: no such amount {name!r}; train again")
+            if name not in AMOUNTS or self.amounts.count(name) > 1:
+                raise BadInput(f"law of costs: no such amount {name!r}, or twice; train again")
+        if min(self.greatest, default=0.0) < 0 or any(rates and min(rates) < 0 for rates in self.rates):
+            raise BadInput("law of costs: negative rates or amounts")
         expected = len(_special(self.amounts))
         if any(rates is not None and len(rates) != expected for rates in self.rates):
             raise BadInput(f"law of costs: expected {expected} rates of each target")
@@ -113,14 +116,16 @@ class CostLaw:
         usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
         work = _work(facts, varied, usual)
         special = _special(varied)
-        rates: list[tuple[float, ...] | None] = []
+        seconds = np.stack([_turned(place, targets[:, place], facts) for place in range(len(COLUMNS))], axis=1)
+        seconds[np.isinf(seconds)] = np.nan  # bytes over next to nothing
+        lawful = [place for place, own in enumerate(seconds.T) if (own > 0).sum() >= _FEWEST]
+        rates: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
         held = np.full(targets.shape, np.nan)
-        for place in range(len(COLUMNS)):
-            seconds = _turned(place, targets[:, place], facts)
-            solved = _fit_one(work, seconds, folds, special)
-            rates.append(None if solved is None else tuple(float(rate) for rate in solved[0]))
-            if solved is not None:
-                held[:, place] = _turned(place, solved[1], facts)
+        if lawful:
+            solved, said = _fit_all(work, seconds[:, lawful], folds, special)
+            for number, place in enumerate(lawful):
+                rates[place] = tuple(map(float, solved[number]))
+                held[:, place] = _turned(place, said[:, number], facts)
         greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
         return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
 
@@ -160,50 +165,83 @@ def _general(names: Sequence[str]) -> NDArray[np.bool_]:
     return np.array([True, *(name in GENERAL for name in names)])
 
 
-def _fit_one(
+def _fit_all(
     work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
-) -> tuple[FloatArray, FloatArray] | None:
-    """Rates by the penalty that errs least on folds held back, and what was said of those; None with too few values."""
+) -> tuple[FloatArray, FloatArray]:
+    """Of T targets the rates [T, C], each by the penalty that errs least on folds held back, and what was said then.
+
+    Args:
+        work: [n, C].
+        values: [n, T], NaN where null.
+        folds: [n].
+        special: [C].
+    """
     known = ~np.isnan(values)
-    if (values[known] > 0).sum() < _FEWEST:
-        return None
-    small = _SMALL * float(np.median(values[known & (values > 0)]))
-    size = np.maximum(values, small)
+    units = np.array([np.median(own[own > 0]) for own in values.T])
+    values = values / units  # so that squares of no times are too large or small for numbers
+    sizes = np.where(known, np.maximum(values, _SMALL), np.inf)
     scale = work.max(axis=0)
-    scaled = work / np.where(scale > 0, scale, 1.0)
-    relative, wanted = scaled / size[:, None], values / size
-    best = None
-    for penalty in PENALTIES:
-        penalties = penalty * special
-        weights = np.ones(len(values))
-        for _ in range(TURNS):
-            rates = _solved(relative[known], wanted[known], weights[known], penalties)
-            weights = 1.0 / np.maximum(np.abs(relative @ rates - wanted), _EXACT)
-            weights *= known.sum() / weights[known].sum()
-        held = np.full(len(values), np.nan)
-        for fold in np.unique(folds):
-            out = folds == fold
-            rest = known & ~out
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = work / scale
+    relative = scaled / sizes.T[:, :, None]  # [T, n, C]; rows that are null are 0, and count for nothing
+    wanted = np.where(known, values, 0.0).T / sizes.T
+    penalties = np.multiply.outer(PENALTIES, special)[:, None]  # [penalties, 1, C]
+    weights = np.broadcast_to(known.T, (len(PENALTIES), *known.T.shape)).astype(np.float64)
+    free = None
+    for _ in range(TURNS):
+        rates = _solved(_sums(relative, wanted, weights), penalties, free)
+        free = rates > 0
+        errors = np.abs((relative @ rates[..., None])[..., 0] - wanted)
+        weights = known.T / np.maximum(errors, _EXACT)
+        weights *= known.sum(axis=0)[:, None] / weights.sum(axis=2, keepdims=True)
+    held = np.full((len(PENALTIES), *values.shape), np.nan)
+    # Weights are those of all rows. That flatters what is held back, but with whole families left out of everything,
+    # law and shares were no better for weights settled anew without each fold.
+    for fold in np.unique(folds):
+        out = folds == fold
+        others = _sums(relative[:, ~out], wanted[:, ~out], weights[:, :, ~out])
+        without = _solved(others, penalties, free)
+        for target, rest in enumerate((known & ~out[:, None]).T):
             if rest.any():
                 seen = np.where(special == OF_A_CLASS, scaled[rest].max(axis=0), np.inf)
-                # Weights are those of all rows. That flatters what is held back, but with whole families left out of
-                # everything, law and shares were no better for weights settled anew without each fold.
-                without = _solved(relative[rest], wanted[rest], weights[rest], penalties)
-                held[out] = np.minimum(scaled[out], seen) @ without
-        said = known & ~np.isnan(held)
-        error = float(np.abs(np.log((held[said] + small) / (values[said] + small))).mean()) if said.any() else np.inf
-        if best is None or error < best[0]:
-            best = error, rates, held
-    assert best is not None
-    return best[1] / np.where(scale > 0, scale, 1.0), best[2]
+                held[:, out, target] = without[:, target] @ np.minimum(scaled[out], seen).T
+    said = known & ~np.isnan(held)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.log((held + _SMALL) / (values + _SMALL)))
+    errors = np.where(said, apart, 0.0).sum(axis=1) / np.maximum(said.sum(axis=1), 1)
+    best = np.where(said.any(axis=1), errors, np.inf).argmin(axis=0)
+    chosen = best, np.arange(len(best))
+    return rates[chosen] * units[:, None] / scale, held.transpose(0, 2, 1)[chosen].T * units
 
 
-def _solved(relative: FloatArray, wanted: FloatArray, weights: FloatArray, penalties: FloatArray) -> FloatArray:
-    """Rates [columns] that make weighted squares of relative errors least."""
-    from scipy.optimize import nnls
+@dataclass(frozen=True)
+class _Sums:
+    """What least squares needs to know of some rows, for each penalty and target, and no more however many they are."""
 
-    against = np.diag(penalties * np.sqrt(len(relative)) * relative.mean(axis=0))
-    roots = np.sqrt(weights)
-    rows = np.concatenate([relative * roots[:, None], against])
-    sides = np.concatenate([wanted * roots, np.zeros(len(against))])
-    return np.asarray(nnls(rows, sides, maxiter=100 * len(sides))[0], dtype=np.float64)
+    products: FloatArray
+    """[penalties, T, C, C]"""
+    sides: FloatArray
+    """[penalties, T, C]"""
+    amounts: FloatArray
+    """[T, C]"""
+    rows: NDArray[np.int64]
+    """[T]"""
+
+
+def _sums(relative: FloatArray, wanted: FloatArray, weights: FloatArray) -> _Sums:
+    """Of rows [T, n, C], what they should add up to [T, n], and how much each counts [penalties, T, n]."""
+    turned = relative.swapaxes(1, 2)
+    products = np.stack([(turned * own[:, None, :]) @ relative for own in weights])
+    sides = (turned @ (weights * wanted)[..., None])[..., 0]
+    return _Sums(products, sides, relative.sum(axis=1), (weights[0] > 0).sum(axis=1))
+
+
+def _solved(sums: _Sums, penalties: FloatArray, free: NDArray[np.bool_] | None) -> FloatArray:
+    """Rates [penalties, T, C] that make weighted squares of relative errors least; `free` guesses which are not 0."""
+    against = penalties * sums.amounts / np.sqrt(np.maximum(sums.rows, 1))[:, None]
+    products = sums.products.copy()
+    np.einsum("...ii->...i", products)[...] += against**2
+    count = products.shape[-1]
+    flat = (-1, count)
+    guess = None if free is None else free.reshape(flat)
+    return nonnegative(products.reshape(-1, count, count), sums.sides.reshape(flat), guess).reshape(sums.sides.shape)

@@ -9,6 +9,7 @@ Far from all training rows it says their mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -41,17 +42,26 @@ class Kernel:
             raise BadInput(f"kernel: expected {len(COLUMNS)} targets")
         if any(weights is not None and len(weights) != len(self.points) for weights in self.weights):
             raise BadInput(f"kernel: expected a weight for each of {len(self.points)} rows")
-        if len({len(point) for point in self.points}) > 1:
-            raise BadInput("kernel: rows of different lengths")
+        if len({len(point) for point in self.points}) != 1:
+            raise BadInput("kernel: no rows, or rows of different lengths")
+        if min(self.widths) <= 0:
+            raise BadInput("kernel: expected widths of more than 0")
 
     def predict(self, seen: FloatArray) -> FloatArray:
         """[n, 12] from scaled facts [n, D]; 0 for a target that is not predicted."""
         found = np.zeros((len(seen), len(COLUMNS)))
-        squares = _squares(np.round(seen, _DIGITS), np.asarray(self.points))
-        for place, weights in enumerate(self.weights):
-            if weights is not None:
-                found[:, place] = self.means[place] + _alike(squares, self.widths[place]) @ np.asarray(weights)
+        points, weights = self._arrays
+        squares = _squares(np.round(seen, _DIGITS), points)
+        for width in set(self.widths):
+            own = [place for place, each in enumerate(self.widths) if each == width]
+            found[:, own] = np.asarray(self.means)[own] + _alike(squares, width) @ weights[:, own]
         return found
+
+    @cached_property
+    def _arrays(self) -> tuple[FloatArray, FloatArray]:
+        """Points [rows, D], and weights [rows, 12], 0 for a target that is not predicted."""
+        weights = [(0.0,) * len(self.points) if each is None else each for each in self.weights]
+        return np.asarray(self.points), np.asarray(weights).T
 
     @classmethod
     def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[Kernel, FloatArray]:
@@ -70,43 +80,57 @@ class Kernel:
         known = ~np.isnan(wanted)
         for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
             places = np.flatnonzero((known == mask[:, None]).all(axis=0))
-            tried = {width: _held_back(_alike(squares, width), wanted[:, places], mask, folds) for width in WIDTHS}
+            fits = [_Fits(_alike(squares, width), wanted[:, places], mask) for width in WIDTHS]
+            tried = np.stack([each.without_folds(folds) for each in fits])  # [widths, penalties, n, targets]
+            errors = ((tried - wanted[:, places])[:, :, mask] ** 2).mean(axis=2)
             for number, place in enumerate(places):
-                errors = {
-                    (width, penalty): float(((each[number] - wanted[:, place])[mask] ** 2).mean())
-                    for width, by_penalty in tried.items()
-                    for penalty, each in zip(PENALTIES, by_penalty, strict=True)
-                }
-                width, penalty = min(errors, key=errors.__getitem__)
-                held[:, place] = tried[width][PENALTIES.index(penalty)][number]
-                widths[place], means[place] = width, wanted[mask, place].mean()
-                alike = _alike(squares, width)[np.ix_(mask, mask)]
+                width, penalty = np.unravel_index(errors[..., number].argmin(), errors.shape[:2])
+                held[:, place] = tried[width, penalty, :, number]
+                widths[place], means[place] = WIDTHS[width], fits[width].means[number]
                 solved = np.zeros(len(points))
-                solved[mask] = np.linalg.solve(alike + penalty * np.eye(len(alike)), wanted[mask, place] - means[place])
+                solved[mask] = fits[width].weights[penalty, :, number]
                 weights[place] = tuple(map(float, solved))
         rows = tuple(tuple(map(float, point)) for point in points)
         return cls(rows, tuple(map(float, widths)), tuple(map(float, means)), tuple(weights)), held
 
 
-def _held_back(alike: FloatArray, wanted: FloatArray, mask: NDArray[np.bool_], folds: NDArray[np.int64]) -> FloatArray:
-    """[penalties, targets, n]: what is said of each row without its fold."""
-    held = np.zeros((len(PENALTIES), wanted.shape[1], len(wanted)))
-    for fold in np.unique(folds):
-        out, rest = folds == fold, mask & (folds != fold)
-        if not rest.any():
-            continue
-        sizes, turns = np.linalg.eigh(alike[np.ix_(rest, rest)])
-        means = wanted[rest].mean(axis=0)
-        turned = turns.T @ (wanted[rest] - means)
-        seen = alike[np.ix_(out, rest)] @ turns
-        for number, penalty in enumerate(PENALTIES):
-            held[number][:, out] = (means + seen @ (turned / (sizes + penalty)[:, None])).T
-    return held
+class _Fits:
+    """Of one width and all penalties, for targets that are known in the same rows.
+
+    Weights are B (y - mean), with B the inverse of (alike + penalty) over the known rows.
+    """
+
+    def __init__(self, alike: FloatArray, wanted: FloatArray, mask: NDArray[np.bool_]) -> None:
+        self._alike, self._mask, self._known = alike[:, mask], mask, wanted[mask]
+        sizes, turns = np.linalg.eigh(alike[np.ix_(mask, mask)])
+        self._inverses = (turns / (sizes + np.array(PENALTIES)[:, None])[:, None, :]) @ turns.T
+        self.means = self._known.mean(axis=0)
+        self._of_values, self._of_ones = self._inverses @ self._known, self._inverses.sum(axis=2)[..., None]
+        self.weights = self._of_values - self._of_ones * self.means
+
+    def without_folds(self, folds: NDArray[np.int64]) -> FloatArray:
+        """[penalties, n, targets]: what is said of each row without its fold, whether it is known itself or not.
+
+        Nothing is decomposed anew: weights are without the rows of a fold f once y is changed there so that theirs
+        are 0, that is by -(B_ff)^-1 times what they are. The mean, too, is that of the others.
+        """
+        held = np.zeros((len(PENALTIES), len(folds), self._known.shape[1]))
+        for fold in np.unique(folds):
+            out = folds == fold
+            own = out[self._mask]
+            if own.all():
+                continue
+            means = self._known[~own].mean(axis=0)
+            weights = self._of_values - self._of_ones * means
+            changed = np.linalg.solve(self._inverses[:, own][:, :, own], weights[:, own])
+            held[:, out] = means + self._alike[out] @ (weights - self._inverses[:, :, own] @ changed)
+        return held
 
 
 def _squares(first: FloatArray, second: FloatArray) -> FloatArray:
     """[n, m]: mean square distance."""
-    return np.asarray(((first[:, None, :] - second[None, :, :]) ** 2).mean(axis=2), dtype=np.float64)
+    lengths = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)
+    return np.maximum(lengths - 2 * first @ second.T, 0.0) / first.shape[1]
 
 
 def _alike(squares: FloatArray, width: float) -> FloatArray:

@@ -54,6 +54,7 @@ MARGIN = 0.1
 """Share of the training range that a time may lie outside of it without the law."""
 TURNS = 6
 """Solutions until the weights of rows have settled."""
+_ROUNDING = 1e-9
 _EXACT = 0.03
 """Deviations: a row with a smaller error weighs no more than with it."""
 
@@ -93,11 +94,15 @@ class Plain:
             raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
         if any(len(said) != len(COLUMNS) for said in self.apart.values()):
             raise BadInput(f"plain model: of a job apart expected {len(COLUMNS)} targets")
+        if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
+            raise BadInput("plain model: a least that is more than the greatest")
+        if min(self.reach) < 0 or max(self.reach) > 1:
+            raise BadInput("plain model: expected a reach from 0 to 1")
         for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
             if share is None:
                 continue
-            if len(share) != len(KINDS) or min(share) < 0:
-                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more")
+            if len(share) != len(KINDS) or min(share) < 0 or sum(share) > 1 + _ROUNDING:
+                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more, together at most 1")
             if line is None:
                 raise BadInput("plain model: a target without a ridge")
             if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):

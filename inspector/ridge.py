@@ -42,17 +42,17 @@ def ridges(
     known = ~np.isnan(wanted)
     for rows in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
         places = np.flatnonzero((known == rows[:, None]).all(axis=0))
+        found = _Ridges(seen[rows], wanted[np.ix_(rows, places)], STRENGTHS)
         held = np.zeros((len(STRENGTHS), len(wanted), len(places)))
         for fold in np.unique(folds):
             out = folds == fold
-            rest = rows & ~out
-            if rest.any():
-                weights, biases = solve(seen[rest], wanted[np.ix_(rest, places)], STRENGTHS)
+            if (rows & ~out).any():
+                weights, biases = found.without(out[rows])
                 held[:, out] = seen[out] @ weights + biases[:, None]
         best = ((held - wanted[:, places])[:, rows] ** 2).sum(axis=1).argmin(axis=0)
         for number, (place, chosen) in enumerate(zip(places, best, strict=True)):
-            weights, biases = solve(seen[rows], wanted[rows, place], STRENGTHS[chosen : chosen + 1])
-            lines[place] = Line(tuple(float(weight) for weight in weights[0]), float(biases[0]))
+            weights, biases = found.weights[chosen, :, number], found.biases[chosen, number]
+            lines[place] = Line(tuple(map(float, weights)), float(biases))
             said[:, place] = held[chosen, :, number]
     return tuple(lines), said
 
@@ -77,9 +77,33 @@ def _straight(x: FloatArray, y: FloatArray) -> Line:
 
 
 def solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:
-    """Weights [S, D] and biases [S] of ridges of each strength, from one decomposition; with T last for y [n, T]."""
-    x_mean, y_mean = x.mean(axis=0), y.mean(axis=0)
-    left, sizes, right = np.linalg.svd(x - x_mean, full_matrices=False)
-    turned = (left.T @ (y - y_mean)).T
-    weights = np.stack([right.T @ (sizes / (sizes**2 + strength) * turned).T for strength in strengths])
-    return weights, y_mean - np.tensordot(weights, x_mean, axes=(1, 0))
+    """Weights [S, D] and biases [S] of ridges of each strength, from one decomposition."""
+    found = _Ridges(x, y[:, None], strengths)
+    return found.weights[..., 0], found.biases[..., 0]
+
+
+class _Ridges:
+    """Ridges of T targets y [n, T] from x [n, D], of each strength: weights [S, D, T] and biases [S, T]."""
+
+    def __init__(self, x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> None:
+        self._center, self._y_mean = x.mean(axis=0), y.mean(axis=0)
+        self._left, self._sizes, self._right = np.linalg.svd(x - self._center, full_matrices=False)
+        self._pull = self._sizes / (self._sizes**2 + np.asarray(strengths)[:, None])
+        self.weights = self._weights(self._left, y - self._y_mean)
+        self.biases = self._y_mean - self._center @ self.weights
+        self._missed = (y - self._y_mean) - (x - self._center) @ self.weights
+
+    def _weights(self, left: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(self._right.T @ (self._pull[..., None] * (left.T @ y)), dtype=np.float64)
+
+    def without(self, rows: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+        """Weights and biases without these rows, and nothing is decomposed anew.
+
+        With y changed there so that the ridges of all rows miss nothing of them, they add nothing. H, which makes of y
+        what is said of it, says by how much: by (1 - H_rr)^-1 of what was missed.
+        """
+        left, count = self._left[rows], len(self._left)
+        made = 1 / count + (left * (self._pull * self._sizes)[:, None]) @ left.T
+        changed = np.linalg.solve(np.eye(len(left)) - made, self._missed[:, rows])
+        weights = self.weights - self._weights(left, changed)
+        return weights, self._y_mean - changed.sum(axis=1) / count - self._center @ weights

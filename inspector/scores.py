@@ -130,8 +130,9 @@ def _score(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Score:
     width = float(true.max() - true.min())
     if width == 0:
         return Score(mape=mape, **counts)
-    squares = float((error**2).mean())
-    return Score(nrmse=squares**0.5 / width, mape=mape, r2=1 - squares / float(true.var()), **counts)
+    relative = error / width  # squares of tiny times would vanish
+    squares = float((relative**2).mean())
+    return Score(nrmse=squares**0.5, mape=mape, r2=1 - squares / float((true / width).var()), **counts)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

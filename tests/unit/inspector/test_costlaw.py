@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -49,6 +51,18 @@ def test_it_holds_far_beyond_what_was_seen() -> None:
     for place in (COMPUTE, BURST, IDLE, HEIGHT):
         np.testing.assert_allclose(found[:, place], wanted[:, place], rtol=0.08, err_msg=COLUMNS[place])
     assert np.isnan(np.delete(found, (COMPUTE, BURST, IDLE, HEIGHT), axis=1)).all()
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e150])
+def test_a_law_does_not_hang_on_the_unit_of_time(unit: float) -> None:
+    facts = workloads(60, 1000)
+    values = truth(facts)
+    known, said = CostLaw.fit(facts, values, np.arange(60) % 5)
+    times = [COMPUTE, BURST, IDLE]
+    values[:, times] *= unit
+    law, held = CostLaw.fit(facts, values, np.arange(60) % 5)
+    np.testing.assert_allclose(held[:, times] / unit, said[:, times], rtol=1e-9)
+    np.testing.assert_allclose(law.estimate(facts)[:, times] / unit, known.estimate(facts)[:, times], rtol=1e-9)
 
 
 def test_rates_are_never_negative() -> None:
@@ -140,3 +154,14 @@ def test_it_travels_as_plain_values() -> None:
             CostLaw(law.amounts, usual, greatest, law.rates)
     with pytest.raises(BadInput, match="rates of each target"):
         CostLaw(law.amounts, law.usual, law.greatest, ((1.0,), *law.rates[1:]))
+
+
+def test_a_law_that_cannot_be_is_refused() -> None:
+    law = fitted()
+    for changes in (
+        {"rates": tuple(each and (-1.0, *each[1:]) for each in law.rates)},
+        {"greatest": (-1.0, *law.greatest[1:])},
+        {"amounts": (law.amounts[1], *law.amounts[1:])},
+    ):
+        with pytest.raises(BadInput, match="negative|twice"):
+            dataclasses.replace(law, **changes)

@@ -60,5 +60,9 @@ def test_it_travels_as_plain_values_and_is_checked() -> None:
         dataclasses.replace(kernel, widths=kernel.widths[1:])
     with pytest.raises(BadInput, match="a weight for each of 120 rows"):
         dataclasses.replace(kernel, weights=((1.0,), *kernel.weights[1:]))
+    with pytest.raises(BadInput, match="no rows"):
+        dataclasses.replace(kernel, points=(), weights=tuple(None if each is None else () for each in kernel.weights))
+    with pytest.raises(BadInput, match="more than 0"):
+        dataclasses.replace(kernel, widths=(0.0, *kernel.widths[1:]))
     with pytest.raises(BadInput, match="different lengths"):
         dataclasses.replace(kernel, points=((1.0,), *kernel.points[1:]))

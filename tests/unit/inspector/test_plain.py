@@ -75,6 +75,12 @@ def test_it_travels_as_plain_values() -> None:
     assert np.array_equal(again.predict(facts, scale, targets), plain.predict(facts, scale, targets))
     with pytest.raises(BadInput, match="a target without a ridge"):
         dataclasses.replace(plain, ridges=(None, *plain.ridges[1:]))
+    with pytest.raises(BadInput, match="together at most 1"):
+        dataclasses.replace(plain, shares=((0.5, 0.6, 0.0, 0.0), *plain.shares[1:]))
+    with pytest.raises(BadInput, match="a least that is more than the greatest"):
+        dataclasses.replace(plain, lowest=(plain.highest[0] + 1, *plain.lowest[1:]))
+    with pytest.raises(BadInput, match="a reach from 0 to 1"):
+        dataclasses.replace(plain, reach=(1.5, *plain.reach[1:]))
     with pytest.raises(BadInput, match="4 shares of 0 or more"):
         dataclasses.replace(plain, shares=((1.0,), *plain.shares[1:]))
     with pytest.raises(BadInput, match="12 targets"):

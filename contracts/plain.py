@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import types
 from functools import lru_cache
 from pathlib import Path
@@ -104,6 +105,8 @@ def _decode(kind: Any, value: Any, place: str) -> Any:
         return None if value is None else _decode(kind.__args__[0], value, place)
     if origin is tuple:  # only Tuple[X, ...] is used
         items = expect(list, value, place)
+        if kind.__args__[0] is float and set(map(type, items)) == {float} and all(map(math.isfinite, items)):
+            return tuple(items)  # long lists of numbers are most of a large document
         return tuple(_decode(kind.__args__[0], item, f"{place}[{i}]") for i, item in enumerate(items))
     if origin is dict:
         mapping = expect(dict, value, place)

@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from driple.inspector.train import Fitted
 
 
 def compare(transferred: Sequence[Fitted], scratch: Sequence[Fitted]) -> dict[str, Any]:
-    """Error and wall time of both, and how long each took to the error that both reached."""
-    error = max(best_nrmse(transferred), best_nrmse(scratch))
-    first, second = seconds_to(transferred, error), seconds_to(scratch, error)
+    """Error and wall time of both, and how long each took to the error that both reached.
+
+    Networks of an ensemble learn from rows drawn for each: they are compared one by one, and their times added up.
+    Times are those of epochs; `before` is what it took to begin with them.
+    """
+    both = transferred, scratch
+    errors = [max(map(best_nrmse, pair)) for pair in zip(*both, strict=True)]
+    times = [sum(map(seconds_to, each, errors)) for each in both]
+    before = [sum(fitted.before for fitted in each) for each in both]
     return {
         "seconds": _seconds(transferred),
-        "val_nrmse": best_nrmse(transferred),
+        "val_nrmse": fmean(map(best_nrmse, transferred)),
         "scratch_seconds": _seconds(scratch),
-        "scratch_val_nrmse": best_nrmse(scratch),
-        "equal_val_nrmse": error,
-        "seconds_to_equal": first,
-        "scratch_seconds_to_equal": second,
-        "times_faster": None if first is None or second is None or first <= 0 else second / first,
+        "scratch_val_nrmse": fmean(map(best_nrmse, scratch)),
+        "equal_val_nrmse": fmean(errors),
+        "seconds_to_equal": times[0],
+        "scratch_seconds_to_equal": times[1],
+        "times_faster": _ratio(times),
+        "seconds_before": before[0],
+        "scratch_seconds_before": before[1],
+        "times_faster_with_before": _ratio([time + more for time, more in zip(times, before, strict=True)]),
     }
 
 
-def best_nrmse(fits: Sequence[Fitted]) -> float:
-    """Best validation NRMSE of each network, on average."""
-    return sum(min(row["val_nrmse"] for row in fitted.history) for fitted in fits) / len(fits)
+def best_nrmse(fitted: Fitted) -> float:
+    """Best validation NRMSE of all epochs. The epoch that counts may be another: one chosen by the loss."""
+    return min(row["val_nrmse"] for row in fitted.history)
 
 
-def seconds_to(fits: Sequence[Fitted], error: float) -> float | None:
-    """Wall time until the networks had a validation NRMSE that small, all together; None where one never had."""
-    total = 0.0
-    for fitted in fits:
-        reached = [row["seconds"] for row in fitted.history if row["val_nrmse"] <= error]
-        if not reached and len(fits) == 1:
-            return None
-        # Of several networks, one that never gets as far as their average counts with all its time.
-        total += reached[0] if reached else fitted.seconds
-    return total
+def seconds_to(fitted: Fitted, error: float) -> float:
+    """Wall time of epochs until the validation NRMSE was that small, which at some time it was."""
+    return next(row["seconds"] for row in fitted.history if row["val_nrmse"] <= error)
+
+
+def _ratio(times: Sequence[float]) -> float | None:
+    ours, theirs = times
+    return theirs / ours if ours > 0 else None
 
 
 def to_text(found: Mapping[str, Any]) -> str:
@@ -49,9 +57,12 @@ def to_text(found: Mapping[str, Any]) -> str:
     )
     if found["times_faster"] is None:
         return line
+    times = [found["seconds_to_equal"], found["scratch_seconds_to_equal"]]
+    whole = [times[0] + found["seconds_before"], times[1] + found["scratch_seconds_before"]]
     return (
-        f"{line}; to {100 * found['equal_val_nrmse']:.2f} % {found['seconds_to_equal']:.2f} s against "
-        f"{found['scratch_seconds_to_equal']:.2f} s ({found['times_faster']:.1f}x)"
+        f"{line}; to {100 * found['equal_val_nrmse']:.2f} % {times[0]:.2f} s of epochs against {times[1]:.2f} s "
+        f"({found['times_faster']:.1f}x), with plain model and first weights {whole[0]:.2f} s against {whole[1]:.2f} s "
+        f"({found['times_faster_with_before']:.1f}x)"
     )
 
 

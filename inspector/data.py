@@ -22,6 +22,7 @@ from driple.contracts.plain import from_plain
 from driple.contracts.setting import Setting
 from driple.inspector.config import ROLES
 from driple.inspector.examples import (
+    MOST,
     SIDES,
     WORKLOAD,
     Example,
@@ -40,9 +41,6 @@ __all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_exa
 SUFFIX = ".parquet"
 WORKER = "worker"
 PUBLISHED = "published"
-
-MOST = 1e18
-"""Of anything that is measured or asked for: bytes a second of all networks together are less."""
 
 _SCHEMA = b"dataset"
 _SCHEMA_VERSION = b"1"
@@ -182,6 +180,8 @@ def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> N
                 raise BadInput(f"run {row['run_id']}: {name} is {value}; what is unknown is null in a dataset")
             if not 0 <= value <= MOST:
                 raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0 to {MOST:g}; build it anew")
+            if 0 < value < 1 / MOST:
+                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0, or more than {1 / MOST:g}")
 
 
 def _is_published(row: Mapping[str, Any]) -> bool:

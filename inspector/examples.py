@@ -17,6 +17,8 @@ from driple.contracts.plain import content_hash
 from driple.inspector.config import SPLITS
 from driple.pipeline.graph import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
+MOST = 1e18
+"""Of anything that is measured or asked for: bytes a second of all networks together are less."""
 SIDES = ("train", "val", "test")
 
 LEAST_TRAIN = 8

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from driple.inspector.examples import Example, Graph, PublishedGraph
 from driple.inspector.features import KILOBYTE, MEGAFLOP
 from driple.inspector.opclasses import CLASSES, class_numbers
-from driple.pipeline.graph import OpGraph, levels
+from driple.pipeline.graph import OpGraph
 
 _SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
@@ -87,7 +87,7 @@ def _of_ops(graph: OpGraph) -> dict[str, float]:
     found = {
         "log_ops": math.log1p(len(graph.ops)),
         "log_edges": math.log1p(len(graph.edges)),
-        "log_levels": math.log1p(1.0 + float(levels(graph.ops, graph.edges)[0].max())),
+        "log_levels": math.log1p(1.0 + float(graph.levels.max())),
         "log_largest_kilobytes": math.log1p(kilobytes.max()),
         "log_largest_megaflops": math.log1p(flops.max()),
         "log_kilobytes": math.log1p(kilobytes.sum()),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
-from driple.inspector.examples import Graph, PublishedGraph
+from driple.inspector.examples import MOST, Graph, PublishedGraph
 from driple.pipeline.graph import FEATURES, OpGraph
 
 OPS = "ops"
@@ -70,6 +70,9 @@ def _graph(kind: str, cells: Mapping[str, Any]) -> Graph:
             raise BadInput("the size of an op is not a number, or negative")
         if np.isinf(graph.flops).any() or (graph.flops < 0).any():
             raise BadInput("the FLOPs of an op are infinite, or negative")
+        for what, amounts in (("size", graph.bytes), ("FLOPs", np.nan_to_num(graph.flops))):
+            if amounts.max() > MOST:
+                raise BadInput(f"{what} of an op: {amounts.max():g}; expected at most {MOST:g}")
         return graph
     if kind != GROUPS:
         raise BadInput(f"of kind {shown(kind)}: expected {OPS} or {GROUPS}")

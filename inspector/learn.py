@@ -9,10 +9,14 @@ save(Path("inspectors/v100-p1w2-pcie"), trained.inspector)
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import scipy.linalg  # noqa: F401
+import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
 
 from driple.contracts.plain import to_plain
 from driple.inspector.calibration import factors
@@ -103,7 +107,9 @@ def train_inspector(
         about = _fingerprint(examples, config, split, seed, member, transfer)
         try:
             with torch_threads(threads):
+                began = time.perf_counter()
                 begun = start(member, config, preparation, rows, split, seed, transfer)
+                before = time.perf_counter() - began
                 fitted = fit(
                     begun.learner,
                     begun.train,
@@ -123,7 +129,7 @@ def train_inspector(
                 raise
             interrupted = True
             break
-        fits.append(fitted)
+        fits.append(dataclasses.replace(fitted, before=before))
         networks.append(begun.learner.network)
         begun_plains.append(begun.plain)
         if fitted.interrupted:

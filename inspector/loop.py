@@ -149,14 +149,21 @@ class Loop:
             yield batch, once
 
     def _loss_before(self) -> float:
-        return _loss(self._outputs(self._made(self._train, range(len(self._train)), LOOKED_AT)), self._train)
+        if self._learner.keeps_batches:
+            batches = list(self._batches(0))  # they are needed anyway
+        else:
+            batches = list(self._made(self._train, range(len(self._train)), LOOKED_AT))
+        targets, mask = (
+            torch.cat([getattr(batch, name).cpu() for batch, _ in batches]) for name in ("targets", "mask")
+        )
+        return _loss(self._outputs(batches), targets, mask)
 
     def _validate(self) -> tuple[float, float]:
         """Masked mean square of scaled targets, and mean NRMSE in the targets' own units."""
         if self._val_batches is None:
             self._val_batches = list(self._made(self._val, range(len(self._val)), LOOKED_AT))
         outputs = self._outputs(self._val_batches)
-        loss = _loss(outputs, self._val)
+        loss = _loss(outputs, self._val.targets, self._val.mask)
         if not math.isfinite(loss):
             return loss, math.inf
         nrmse = nrmse_within(self._val.truth, self._preparation.values(outputs), self._ranges)
@@ -169,8 +176,8 @@ class Loop:
             return torch.cat([self._learner.outputs(batch, once).cpu() for batch, once in batches])
 
 
-def _loss(outputs: Any, rows: Prepared) -> float:
-    return float(((outputs - rows.targets) ** 2 * rows.mask).sum() / rows.mask.sum().clamp(min=1))
+def _loss(outputs: Any, targets: Any, mask: Any) -> float:
+    return float(((outputs - targets) ** 2 * mask).sum() / mask.sum().clamp(min=1))
 
 
 def _optimiser_tensors(optimiser: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Network(nn.Module):  # type: ignore[misc]
         self.outputs = outputs
         self.split = split
         hidden = config.hidden
-        fixed = None if depends_on_graph(config.depth) else depth(config.depth, 1)
+        self._fixed = fixed = None if depends_on_graph(config.depth) else depth(config.depth, 1)
         # The first layer takes features as they are if nothing else needs them as wide as a state.
         as_given = config.gru != "state" and not config.jump and (config.gru == "off" or node_features <= hidden)
         self.project = None if as_given else nn.Linear(node_features, hidden)
@@ -95,7 +95,7 @@ class Network(nn.Module):  # type: ignore[misc]
 
     def layers_of(self, nodes: int) -> int:
         """Layers that a graph of so many nodes goes through."""
-        return depth(self.config.depth, nodes)
+        return depth(self.config.depth, nodes) if self._fixed is None else self._fixed
 
     def layers_before_split(self) -> list[nn.Module]:
         """Layers that no graph goes through after the split."""

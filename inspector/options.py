@@ -173,6 +173,8 @@ def check(arguments: argparse.Namespace) -> None:
             given = getattr(arguments, name)
             if given is not None and given is not False:  # a ratio of 0 is given, too
                 raise BadInput(f"--{name.replace('_', '-')} goes with --transfer-from")
+    elif arguments.transfer_ratio is not None and arguments.tune_part not in (None, "half"):
+        raise BadInput(f"--transfer-ratio goes with --tune-part half, not {arguments.tune_part}")
     elif arguments.tune:
         raise BadInput("--tune searches networks, and --transfer-from keeps its source's: give one of them")
     if arguments.evaluate:

@@ -20,15 +20,13 @@ def repeatable() -> Iterator[None]:
 
     import torch
 
-    before, only_warn = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    before = torch.get_deterministic_debug_mode()
     with torch.random.fork_rng(), warnings.catch_warnings():
         # On CUDA some sums have no form that repeats. docs/INSPECTOR.md says so once; a line for each would not help.
         warnings.filterwarnings("ignore", message=".*deterministic.*")
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        # Like use_deterministic_algorithms, which however loads torch's compiler: a second that is not the training's.
+        torch.set_deterministic_debug_mode("warn")
         try:
             yield
         finally:
-            torch.use_deterministic_algorithms(before, warn_only=only_warn)
+            torch.set_deterministic_debug_mode(before)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -37,7 +39,14 @@ def torch_threads(count: int) -> Iterator[None]:
 @contextmanager
 def solver_threads(rows: int) -> Iterator[None]:
     """What numpy and scipy solve of so many rows is solved by as many threads as suit it."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1 if rows < FEW else None, user_api="blas"):
+    with _libraries().limit(limits=1 if rows < FEW else None, user_api="blas"):
         yield
+
+
+@cache
+def _libraries() -> Any:
+    """Looked for once: that takes milliseconds."""
+    import scipy.linalg  # noqa: F401  brings one of its own
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

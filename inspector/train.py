@@ -52,6 +52,8 @@ class Fitted:
     interrupted: bool = False
     diverged: bool = False
     """It ended because errors were no numbers any more."""
+    before: float = 0.0
+    """Seconds of what came before its first epoch, for it alone: a plain model, first weights."""
 
     @property
     def epochs(self) -> int:

@@ -94,18 +94,17 @@ def prepare_transfer(network: Network, tune: str, ratio: float = 0.5) -> Transfe
     """
     if tune not in TUNE:
         raise UnknownName("part to tune", tune, TUNE)
-    copied = deepcopy(network)
     if tune == "half":
         if not 0 < ratio < 1:
             raise BadInput(f"transfer ratio: expected a share between 0 and 1, got {ratio} (0: tune all; 1: tune mlp)")
         if network.split is None:
-            copied = _split(network, ratio)
-        elif network.split != ratio:
+            return Transferred(_split(network, ratio), tune)
+        if network.split != ratio:
             raise BadInput(
                 f"transfer ratio: the network to start from is split at {network.split} already; "
                 f"say that ratio, or tune mlp, gru or all"
             )
-    return Transferred(copied, tune)
+    return Transferred(deepcopy(network), tune)
 
 
 def _split(network: Network, ratio: float) -> Network:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from driple.pipeline.graphs.fluid import communities
 from driple.pipeline.graphs.frequency import frequencies, op_frequency
-from driple.pipeline.graphs.levels import levels
 from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, tidy_edges, undirected
 from driple.pipeline.graphs.policy import SizeBatches, group_count, parse, size_batches
 
@@ -42,7 +41,7 @@ def group(
     nodes = len(graph.ops)
     count = group_count(policy, nodes, context)
     found = communities(nodes, undirected(graph.edges, nodes), count, seed)
-    groups = _in_order(found, levels(graph.ops, graph.edges)[0])
+    groups = _in_order(found, graph.levels)
     per_op = np.stack([np.asarray(frequencies(graph.ops, frequency)), graph.bytes, np.ones(nodes)], axis=1)
     features = np.zeros((count, len(FEATURES)))
     np.add.at(features, groups, per_op)

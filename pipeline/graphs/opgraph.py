@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.pipeline.graphs.levels import levels
 
 FEATURES = ("frequency", "bytes", "ops")
 """Columns of `Grouped.features`: summed op-type frequency, summed tensor size in bytes, number of ops."""
@@ -46,6 +48,11 @@ class OpGraph:
             raise BadInput(f"edges of shape {self.edges.shape}: expected [E, 2]")
         if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < nodes:
             raise BadInput(f"an edge beyond the {nodes} ops of its graph")
+
+    @cached_property
+    def levels(self) -> NDArray[np.int64]:
+        """Of each op, see levels.py: groups are ordered by them, and they say how deep a graph is."""
+        return levels(self.ops, self.edges)[0]
 
 
 @dataclass(frozen=True, eq=False)

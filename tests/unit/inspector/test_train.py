@@ -219,7 +219,7 @@ def test_outputs_that_are_no_numbers_from_the_start_are_an_error(
     monkeypatch.setattr(
         "driple.inspector.loop.Loop._outputs", lambda self, batches: torch.full((len(list(batches)), 12), math.nan)
     )
-    monkeypatch.setattr("driple.inspector.loop._loss", lambda outputs, rows: math.nan)
+    monkeypatch.setattr("driple.inspector.loop._loss", lambda *_: math.nan)
     with pytest.raises(DripleError, match="--target-scale log"):
         work.trained(examples)
 

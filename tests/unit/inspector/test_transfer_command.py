@@ -15,7 +15,7 @@ from safetensors import safe_open
 
 from driple.contracts.errors import BadInput
 from driple.inspector.checkpoint import load, save
-from driple.inspector.comparison import compare, seconds_to, to_text
+from driple.inspector.comparison import compare, to_text
 from driple.inspector.config import PRESETS, changed
 from driple.inspector.examples import SIDES, Examples, job_of
 from driple.inspector.learn import Trained, train_inspector
@@ -251,20 +251,24 @@ def test_a_published_checkpoint_is_a_source_of_the_paper_preset(examples: Exampl
 # Against training from scratch.
 
 
-def fitted(*errors: float, each_s: float = 1.0) -> Fitted:
+def fitted(*errors: float, each_s: float = 1.0, before: float = 0.0) -> Fitted:
     rows = [{"val_nrmse": error, "seconds": each_s * (place + 1)} for place, error in enumerate(errors)]
     best = errors.index(min(errors))
-    return Fitted({}, rows, best, min(errors), each_s * len(errors))
+    return Fitted({}, rows, best, min(errors), each_s * len(errors), before=before)
 
 
 def test_times_are_compared_at_the_error_that_both_reach() -> None:
-    found = compare([fitted(0.2, 0.1, 0.15)], [fitted(0.5, 0.4, 0.3, 0.12, each_s=10.0)])
+    found = compare([fitted(0.2, 0.1, 0.15, before=3.0)], [fitted(0.5, 0.4, 0.3, 0.12, each_s=10.0, before=2.5)])
     assert found["equal_val_nrmse"] == 0.12
     assert (found["seconds_to_equal"], found["scratch_seconds_to_equal"]) == (2.0, 40.0)
     assert found["times_faster"] == 20.0
-    assert "(20.0x)" in to_text(found)
+    assert found["times_faster_with_before"] == 42.5 / 5.0
+    assert "2.00 s of epochs against 40.00 s (20.0x)" in to_text(found)
+    assert "5.00 s against 42.50 s (8.5x)" in to_text(found)
 
 
-def test_an_error_that_is_never_reached_has_no_time() -> None:
-    assert seconds_to([fitted(0.5, 0.4)], 0.1) is None
-    assert seconds_to([fitted(0.5, 0.1), fitted(0.5, 0.2)], 0.15) == 2.0 + 2.0
+def test_networks_of_an_ensemble_are_compared_one_by_one() -> None:
+    easy, hard = (fitted(0.2, 0.1), fitted(0.3, 0.2, 0.12)), (fitted(0.9, 0.8), fitted(1.0, 0.9, 0.85, 0.82))
+    found = compare([easy[0], hard[0]], [easy[1], hard[1]])
+    assert found["equal_val_nrmse"] == pytest.approx((0.12 + 0.82) / 2)
+    assert (found["seconds_to_equal"], found["scratch_seconds_to_equal"]) == (2.0 + 2.0, 3.0 + 4.0)

@@ -1,0 +1,126 @@
+"""What driple-train cannot do is said in one line, with exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import inspector_work
+import pytest
+
+from driple.inspector.cli_train import main
+
+SETTING = inspector_work.SETTING
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--layer", "gnn"), "invalid choice: 'gnn'"),
+        (("--depth", "many"), "depth"),
+        (("--grouping", "some"), "unknown grouping"),
+        (("--hidden", "0"), "hidden: expected 1 to 4096"),
+        (("--hidden", "99999999"), "hidden: expected 1 to 4096"),
+        (("--depth", "10000"), "depth: expected 1 to 1000"),
+        (("--learning-rate", "nan"), "learning_rate"),
+        (("--learning-rate", "inf"), "learning_rate"),
+        (("--weight-decay", "-1"), "weight_decay: expected 0 or more"),
+        (("--weight-decay", "inf"), "weight_decay: expected 0 or more"),
+        (("--clip", "nan"), "clip: expected 0 or more"),
+        (("--threads", "100000"), "--threads: expected at most 256"),
+        (("--transfer-ratio", "0"), "goes with --transfer-from"),
+        (("--ensemble", "0"), "ensemble: expected at least 1"),
+        (("--learning-rate", "0"), "learning_rate"),
+        (("--dropout", "1"), "dropout"),
+        (("--seed", "-1"), "expected 0 or more"),
+        (("--tune", "0"), "expected at least 1"),
+        (("--transfer-from", "nowhere"), "no such file or folder"),
+        (("--transfer-ratio", "0.5"), "goes with --transfer-from"),
+        (("--compare-scratch",), "goes with --transfer-from"),
+        (("--transfer-from", SETTING, "--tune-part", "mlp", "--transfer-ratio", "0.9"), "goes with --tune-part half"),
+        (("--transfer-from", "x", "--transfer-ratio", "1"), "between 0 and 1"),
+        (("--transfer-from", "x", "--tune", "3"), "give one of them"),
+        (("--evaluate", "--resume"), "leave --resume out"),
+        (("--evaluate", "--epochs", "3"), "leave --"),
+    ],
+)
+def test_options_that_cannot_be(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], message: str
+) -> None:
+    try:
+        code = train(*given, small="--evaluate" not in given)
+    except SystemExit as left:
+        code = int(left.code or 0)
+    said = capsys.readouterr().err
+    assert code == 2 and message in said and len(said.splitlines()) == 1
+    assert not folder.exists()
+
+
+def test_cuda_where_there_is_none(
+    train: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # also on a machine that has it
+    assert train("--device", "cuda") == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_setting_without_a_dataset(train: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(setting="v100-p1w2-pcie") == 2
+    said = capsys.readouterr().err
+    assert SETTING in said and "driple-build-dataset" in said and len(said.splitlines()) == 1
+
+
+def test_an_inspector_that_is_not_there_cannot_be_evaluated(
+    train: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("--evaluate", small=False) == 2
+    assert "no inspector" in capsys.readouterr().err
+
+
+def spoil_too_few(dataset: Any) -> None:
+    dataset.rows = [row for row in dataset.rows if row["batch_size"] == 8 and row["model"].endswith("1")]
+
+
+def spoil_one_family(dataset: Any) -> None:
+    dataset.rows = [row for row in dataset.rows if row["family"] == "vgg"]
+
+
+def spoil_targets(dataset: Any) -> None:
+    for row in dataset.rows:
+        for name in [name for name in row if name.startswith(("gpu_", "net_"))]:
+            del row[name]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [(spoil_too_few, "at least 8"), (spoil_one_family, "--split random"), (spoil_targets, "is null")],
+)
+def test_datasets_that_cannot_be_learned_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[Any], None], message: str
+) -> None:
+    dataset = inspector_work.zoo()
+    spoil(dataset)
+    inspector_work.write(dataset, tmp_path / "datasets")
+    options = ["--setting", SETTING, "--datasets", str(tmp_path / "datasets"), "--output", str(tmp_path / "inspectors")]
+    assert main(options) == 2
+    said = capsys.readouterr().err
+    assert message in said and len(said.splitlines()) == 1
+    assert not (tmp_path / "inspectors").exists()
+
+
+def test_a_dataset_of_another_schema_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = inspector_work.write(inspector_work.zoo(), tmp_path)
+    inspector_work.rewrite(path, driple_schema_version=b"2")
+    assert main(["--setting", SETTING, "--datasets", str(tmp_path), "--output", str(tmp_path / "inspectors")]) == 2
+    assert "schema version" in capsys.readouterr().err
+
+
+def test_a_second_training_in_the_same_folder_is_refused(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from driple.contracts.onlyone import only_one
+
+    with only_one(folder, "driple-train"):
+        assert train() == 2
+    assert "another driple-train" in capsys.readouterr().err

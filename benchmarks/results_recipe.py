@@ -44,13 +44,15 @@ def measure(datasets: Path) -> dict[str, Any]:
     for setting in settings_in(datasets)[:SETTINGS]:
         ways = (SCRATCH,) if setting == SOURCE else (SCRATCH, *TUNED)
         trained = {way: train(datasets, setting, way) for way in ways}
-        seconds = _seconds_of_an_epoch(datasets, setting, ways)
-        found[setting] = {way: _told(datasets, setting, trained[way], seconds[way]) for way in ways}
+        seconds = _seconds_of_epochs(datasets, setting, ways)
+        found[setting] = {way: _told(datasets, setting, trained[way], seconds[way][1]) for way in ways}
         for way in ways[1:]:
             both = [_errors(trained[each]) for each in (SCRATCH, way)]
             equal = max(min(errors) for errors in both)
             epochs = [next(number for number, error in enumerate(errors) if error <= equal) for errors in both]
-            taken = [(1 + count) * seconds[each] for count, each in zip(epochs, (SCRATCH, way), strict=True)]
+            taken = []
+            for count, (first, later) in zip(epochs, (seconds[SCRATCH], seconds[way]), strict=True):
+                taken.append(first + count * later)
             found[setting][way] |= {"equal": equal, "epochs_to_equal": epochs, "times_faster": taken[0] / taken[1]}
     return {"source": SOURCE, "epochs": EPOCHS, "settings": found}
 
@@ -78,14 +80,21 @@ def _begun(datasets: Path, setting: str, way: str, epochs: int, options: dict[st
     return train_inspector(examples, config, split=SPLIT, seed=0, transfer=transfer, **options)
 
 
-def _seconds_of_an_epoch(datasets: Path, setting: str, ways: tuple[str, ...]) -> dict[str, float]:
-    """Medians, in turns: what slows the machine down slows all of them."""
-    found: dict[str, list[float]] = {way: [] for way in ways}
+def _seconds_of_epochs(datasets: Path, setting: str, ways: tuple[str, ...]) -> dict[str, tuple[float, float]]:
+    """Of epoch 0, in which what is frozen is computed, and of each later one.
+
+    Medians, in turns: what slows the machine down slows all of them.
+    """
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way in ways:
             (fitted,) = _begun(datasets, setting, way, TIMED_EPOCHS, {}).fits
-            found[way].append((fitted.history[-1]["seconds"] - fitted.history[0]["seconds"]) / TIMED_EPOCHS)
-    return {way: statistics.median(each) for way, each in found.items()}
+            first, last = (fitted.history[place]["seconds"] for place in (0, -1))
+            found[way].append((first, (last - first) / TIMED_EPOCHS))
+    return {
+        way: (statistics.median(a for a, _ in each), statistics.median(b for _, b in each))
+        for way, each in found.items()
+    }
 
 
 def _errors(trained: Trained) -> list[float]:

@@ -22,7 +22,7 @@ from driple.inspector.start import Transfer
 
 SPLIT = "architecture"
 SIZES = (20, 40, 80, 160)
-SEEDS = 3
+SEEDS = 5
 PARTS = ("half", "mlp")
 OTHERS = ("driple: network only", "paper")
 """Inspectors that are transferred with all rows of the first setting only: to compare times."""

@@ -24,7 +24,7 @@ from pages import machine, parser_of, publish
 from driple.contracts.setting import Setting
 from driple.inspector.asking import Asked, questions
 from driple.inspector.oracle import Oracle
-from driple.pipeline.graph import read_graph
+from driple.pipeline.graph import forget_wirings, read_graph
 
 SETTING = "cpu-p2w2-1g"
 MODELS = ("lenet", "mobilenet", "resnet56", "gpt2_small", "densenet121", "nasnet")
@@ -62,7 +62,8 @@ def measure(rounds: int, inspectors: Path) -> dict[str, Any]:
             for name, line in lines.items():
                 cold.setdefault(name, []).append(seconds(lambda line=line: command(*line)))  # type: ignore[misc]
             for model, path in files.items():
-                graph = read_graph(path)  # another each time: what was grouped once is kept
+                graph = read_graph(path)
+                forget_wirings()  # what was grouped once is kept
                 ask = asked[model]
                 took = seconds(lambda ask=ask, graph=graph: oracle.answer(ask, lambda _: graph))  # type: ignore[misc]
                 warm.setdefault(f"{model}, {len(graph.ops)} ops", []).append(1000 * took)

@@ -20,6 +20,7 @@ from driple.inspector.learn import Trained, train_inspector
 from driple.inspector.scores import scores
 from driple.inspector.start import Transfer
 from driple.inspector.train import Epoch
+from driple.pipeline.graph import forget_wirings
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Made = TypeVar("Made")
@@ -99,6 +100,7 @@ def race(
     """Trains with a look at the clock at every epoch; to read what a transfer begins from takes time too."""
     epochs: list[tuple[float, float]] = []
     gc.collect()  # what others left behind is not cleared away on this one's time
+    forget_wirings()
     begin = time.perf_counter()
 
     def watch(member: int, epoch: Epoch) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.graphs.frequency import op_frequency, unknown_ops
-from driple.pipeline.graphs.grouping import Recipe, group, recipe_of
-from driple.pipeline.graphs.levels import levels
+from driple.pipeline.graphs.grouping import Recipe, forget_wirings, group, recipe_of
 from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, undirected
 from driple.pipeline.graphs.policy import SizeBatches, size_batches
 from driple.pipeline.graphs.published import published_frequency
@@ -24,8 +23,8 @@ __all__ = [
     "OpGraph",
     "Recipe",
     "SizeBatches",
+    "forget_wirings",
     "group",
-    "levels",
     "op_frequency",
     "published_frequency",
     "read_graph",

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driple.pipeline.graphs.fluid import communities
 from driple.pipeline.graphs.frequency import frequencies, op_frequency
-from driple.pipeline.graphs.opgraph import FEATURES, Grouped, OpGraph, tidy_edges, undirected
+from driple.pipeline.graphs.opgraph import (
+    FEATURES,
+    KEPT,
+    Grouped,
+    OpGraph,
+    Wiring,
+    levels_of,
+    tidy_edges,
+    undirected,
+)
 from driple.pipeline.graphs.policy import SizeBatches, group_count, parse, size_batches
 
 
@@ -40,8 +50,7 @@ def group(
     """
     nodes = len(graph.ops)
     count = group_count(policy, nodes, context)
-    found = communities(nodes, undirected(graph.edges, nodes), count, seed)
-    groups = _in_order(found, graph.levels)
+    groups = groups_of(graph.wiring, count, seed)
     per_op = np.stack([np.asarray(frequencies(graph.ops, frequency)), graph.bytes, np.ones(nodes)], axis=1)
     features = np.zeros((count, len(FEATURES)))
     np.add.at(features, groups, per_op)
@@ -72,6 +81,22 @@ def recipe_of(
     kept = list(graphs)
     table = op_frequency(kept) if frequency is None else dict(frequency)
     return Recipe(policy, table, size_batches(len(graph.ops) for graph in kept), seed)
+
+
+@lru_cache(maxsize=KEPT)
+def groups_of(wiring: Wiring, count: int, seed: int) -> NDArray[np.int64]:
+    """The group of each op; not to be changed. Sizes have no say, so graphs that differ only in these have the same."""
+    nodes = len(wiring.ops)
+    found = communities(nodes, undirected(wiring.edges, nodes), count, seed)
+    groups = _in_order(found, levels_of(wiring))
+    groups.flags.writeable = False
+    return groups
+
+
+def forget_wirings() -> None:
+    """Forgets what is kept of graphs that were grouped before: for whoever measures how long that takes."""
+    groups_of.cache_clear()
+    levels_of.cache_clear()
 
 
 def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,31 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.pipeline.graphs.levels import levels
 
+KEPT = 64
+"""Wirings of which it is kept what follows from them: a dataset has some dozens, at a few hundred kilobytes each."""
+
 FEATURES = ("frequency", "bytes", "ops")
 """Columns of `Grouped.features`: summed op-type frequency, summed tensor size in bytes, number of ops."""
+
+
+class Wiring(NamedTuple):
+    """Ops and edges without their sizes: equal where these are, so that what follows from them is computed once."""
+
+    ops: tuple[str, ...]
+    pairs: bytes
+
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """As those of the graph."""
+        return np.frombuffer(self.pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@lru_cache(maxsize=KEPT)
+def levels_of(wiring: Wiring) -> NDArray[np.int64]:
+    """The level of each op; not to be changed, for others get the same array."""
+    found = levels(wiring.ops, wiring.edges)[0]
+    found.flags.writeable = False
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +74,14 @@ class OpGraph:
             raise BadInput(f"an edge beyond the {nodes} ops of its graph")
 
     @cached_property
+    def wiring(self) -> Wiring:
+        """What it has in common with the graphs of other batch sizes."""
+        return Wiring(self.ops, self.edges.astype(np.int64).tobytes())
+
+    @property
     def levels(self) -> NDArray[np.int64]:
         """Of each op, see levels.py: groups are ordered by them, and they say how deep a graph is."""
-        return levels(self.ops, self.edges)[0]
+        return levels_of(self.wiring)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from driple.pipeline.graph import (
     OpGraph,
     Recipe,
     SizeBatches,
+    forget_wirings,
     group,
     op_frequency,
     published_frequency,
@@ -120,6 +121,21 @@ def test_the_order_of_edges_does_not_matter(graph: OpGraph, shuffler: random.Ran
     one, two = (group(item, "uniform:4", {}) for item in (graph, other))
     assert one.groups.tolist() == two.groups.tolist()
     assert one.edges.tolist() == two.edges.tolist()
+
+
+@settings(max_examples=30)
+@given(graphs(), st.integers(0, 5))
+def test_sizes_make_no_groups_and_what_is_kept_of_one_graph_holds_for_the_other(graph: OpGraph, seed: int) -> None:
+    other = built(list(graph.ops), graph.edges.tolist(), [size + 7 for size in graph.bytes.astype(int).tolist()])
+    one, two = (group(item, "uniform:4", {}, seed) for item in (graph, other))
+    forget_wirings()
+    anew = group(other, "uniform:4", {}, seed)
+    assert one.groups.tolist() == two.groups.tolist() == anew.groups.tolist()
+    assert two.features.tolist() == anew.features.tolist()
+    assert two.features[:, 1].tolist() == pytest.approx((one.features[:, 1] + 7 * one.features[:, 2]).tolist())
+    assert other.levels.tolist() == levels(graph.ops, graph.edges)[0].tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        two.groups[0] = 1
 
 
 def test_groups_go_from_the_first_ops_to_the_last() -> None:

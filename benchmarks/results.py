@@ -26,6 +26,7 @@ import results_noise
 import results_page
 import results_recipe
 import results_rows
+import results_transfer
 import torch
 
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -34,6 +35,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "recipe": results_recipe.measure,
     "design": results_design.measure,
     "rows": results_rows.measure,
+    "transfer": results_transfer.measure,
 }
 THREADS = 2
 

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+import results_page_rows
+import results_page_transfer
+from results_text import COLOURS, Found, all_of, head, mean_of, percent, spread, within
 from scipy.stats import spearmanr
 
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.config import preset
 from driple.inspector.nearness import VERDICTS
 
-Found = dict[str, Any]
-
 MAIN = ("driple", "trees", "ridge", "paper", "mean")
-WAYS = (
-    "scratch",
-    "half",
-    "mlp",
-    "s, scratch",
-    "s, half",
-    "s, mlp",
-    *(f"{way} faster, {of}" for way in ("half", "mlp") for of in ("loop", "grouped", "all")),
-)
-"""Columns of `_moved`."""
-COLOURS = {"driple": "#1f4e79", "trees": "#f4a259", "ridge": "#5b8e7d", "paper": "#8c5e8c", "mean": "#b9b9b9"}
 
 
 def page(found: Found, causes: str) -> str:
@@ -53,12 +42,13 @@ def page(found: Found, causes: str) -> str:
             *(_recipe(parts["recipe"], parts["accuracy"]) if "recipe" in parts else ()),
             *_nearness(parts["accuracy"]),
             *(_design(parts["design"]) if "design" in parts else ()),
-            *(_rows(parts["rows"]) if "rows" in parts else ()),
+            *(results_page_rows.section(parts["rows"]) if "rows" in parts else ()),
+            *(results_page_transfer.section(parts["transfer"]) if "transfer" in parts else ()),
             causes.strip(),
             "",
             "## When and where",
             "",
-            *_head("part", "made", "minutes", "on"),
+            *head("part", "made", "minutes", "on"),
             made,
             "",
         ]
@@ -71,13 +61,13 @@ def _short(parts: Found) -> list[str]:
         "",
         "NRMSE (MAPE) on families of models that were not trained on:",
         "",
-        *_head("setting", *MAIN, "the same run again"),
+        *head("setting", *MAIN, "the same run again"),
     ]
     for setting, splits in parts["accuracy"]["settings"].items():
         rows = splits["architecture"]["predictors"]
-        cells = [f"{_percent(_all(rows[name], 'nrmse'))} ({_percent(_all(rows[name], 'mape'))})" for name in MAIN]
+        cells = [f"{percent(all_of(rows[name], 'nrmse'))} ({percent(all_of(rows[name], 'mape'))})" for name in MAIN]
         again = _again(parts["noise"].get(setting, {}))
-        lines.append(f"| {setting} | {' | '.join(cells)} | - ({_percent(again['all'])}) |")
+        lines.append(f"| {setting} | {' | '.join(cells)} | - ({percent(again['all'])}) |")
     return [*lines, "", "![errors](results/accuracy.png)", ""]
 
 
@@ -92,12 +82,12 @@ def _noise(found: Found) -> list[str]:
     for setting, workloads in found.items():
         names = list(workloads)
         lines += [
-            f"{setting}, {_range(each['runs'] for each in workloads.values())} runs of each:",
+            f"{setting}, {within(each['runs'] for each in workloads.values())} runs of each:",
             "",
-            *_head("target", *names),
+            *head("target", *names),
         ]
         for column in COLUMNS:
-            cells = [_percent(workloads[name]["distance"].get(column)) for name in names]
+            cells = [percent(workloads[name]["distance"].get(column)) for name in names]
             if set(cells) != {"-"}:
                 lines.append(f"| `{column}` | {' | '.join(cells)} |")
         lines.append("")
@@ -126,7 +116,7 @@ def _reached(shares: Sequence[Found | None]) -> str:
     to_best, whole = ([share[name] for share in there] for name in ("to_best", "whole"))
     return (
         f"with {len(there)} of {len(shares)} seeds, in {statistics.median(to_best):.3f} of its time to it "
-        f"({_range(to_best, 3)}), {statistics.median(whole):.3f} of its whole time ({_range(whole, 3)})"
+        f"({within(to_best, 3)}), {statistics.median(whole):.3f} of its whole time ({within(whole, 3)})"
     )
 
 
@@ -138,28 +128,28 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
         f"{sides['train']} workloads to train on, {sides['val']} to validate by, {sides['test']} to test; "
         f"{one['provenance']}; {len(predictors['driple'])} seeds.",
         "",
-        *_head("predictor", "NRMSE", "MAPE", "seconds to train"),
+        *head("predictor", "NRMSE", "MAPE", "seconds to train"),
     ]
-    for name, rows in sorted(predictors.items(), key=lambda each: statistics.mean(_all(each[1], "nrmse"))):
+    for name, rows in sorted(predictors.items(), key=lambda each: statistics.mean(all_of(each[1], "nrmse"))):
         seconds = statistics.median(row["seconds"] for row in rows)
-        lines.append(f"| {name} | {_spread(_all(rows, 'nrmse'))} | {_spread(_all(rows, 'mape'))} | {seconds:.1f} |")
-    ratio = statistics.mean(_all(predictors["driple"], "nrmse")) / statistics.mean(_all(predictors["paper"], "nrmse"))
+        lines.append(f"| {name} | {spread(all_of(rows, 'nrmse'))} | {spread(all_of(rows, 'mape'))} | {seconds:.1f} |")
+    ours, theirs = (statistics.mean(all_of(predictors[name], "nrmse")) for name in ("driple", "paper"))
     lines += [
         "",
         f"`driple` reaches the best validation NRMSE of `paper` {_reached(one['share_of_papers_time'])}, and ends at "
-        f"{ratio:.2f} of its test NRMSE.",
+        f"{ours / theirs:.2f} of its test NRMSE.",
         "",
         "NRMSE / MAPE of each target:",
         "",
-        *_head("target", *MAIN, "the same run again"),
+        *head("target", *MAIN, "the same run again"),
     ]
     for column in COLUMNS:
         cells = [
-            f"{_percent(_of(predictors[name], 'nrmse', column))} / {_percent(_of(predictors[name], 'mape', column))}"
+            " / ".join(percent(mean_of(predictors[name], score, column)) for score in ("nrmse", "mape"))
             for name in MAIN
         ]
-        if _of(predictors["driple"], "nrmse", column):
-            lines.append(f"| `{column}` | {' | '.join(cells)} | {_percent(again.get(column))} |")
+        if mean_of(predictors["driple"], "nrmse", column):
+            lines.append(f"| `{column}` | {' | '.join(cells)} | {percent(again.get(column))} |")
     return [*lines, ""]
 
 
@@ -174,14 +164,14 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         "had it; all preparation of `driple` counts, and none of the recipe's. Trainings are kept and gone on with, so "
         "the minutes at the end of this page are those of the last go alone.",
         "",
-        *_head(
+        *head(
             *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple, of its NRMSE"),
             *("its best validation NRMSE", "driple's", "to it, of its time"),
         ),
     ]
     for setting, ways in found["settings"].items():
         own, ours = ways["scratch"], accuracy["settings"][setting]["architecture"]
-        ratio = statistics.mean(_all(ours["predictors"]["driple"], "nrmse")) / own["nrmse"]["all"]
+        ratio = statistics.mean(all_of(ours["predictors"]["driple"], "nrmse")) / own["nrmse"]["all"]
         best = [curve[-1][1] for curve in ours["betterings"]]
         times = [
             next((seconds for seconds, error in curve if error <= own["val_nrmse"]), math.inf)
@@ -190,8 +180,8 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         share = statistics.median(times) / ((1 + own["val_nrmse_epoch"]) * own["seconds_of_an_epoch"])
         lines.append(
             f"| {setting} | {own['epochs']} | {own['best_epoch']} | {own['epochs'] * own['seconds_of_an_epoch']:.0f} | "
-            f"{_percent(own['nrmse']['all'])} ({_percent(own['mape']['all'])}) | {ratio:.2f} | "
-            f"{_percent(own['val_nrmse'])} at epoch {own['val_nrmse_epoch']} | {_percent(statistics.median(best))} | "
+            f"{percent(own['nrmse']['all'])} ({percent(own['mape']['all'])}) | {ratio:.2f} | "
+            f"{percent(own['val_nrmse'])} at epoch {own['val_nrmse_epoch']} | {percent(statistics.median(best))} | "
             f"{'never' if share == math.inf else f'{share:.4f}'} |"
         )
     lines += [
@@ -200,7 +190,7 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         "the paper describes it, `mlp` as it was coded. `faster` is the time from scratch over that of the transfer, "
         "to the validation NRMSE that both reach.",
         "",
-        *_head(
+        *head(
             "setting",
             "tuned",
             "NRMSE (MAPE)",
@@ -214,8 +204,8 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         for way, one in ways.items():
             if "times_faster" in one:
                 lines.append(
-                    f"| {setting} | {way} | {_percent(one['nrmse']['all'])} ({_percent(one['mape']['all'])}) | "
-                    f"{_percent(one['equal'])} | {one['epochs_to_equal'][0]} | {one['epochs_to_equal'][1]} | "
+                    f"| {setting} | {way} | {percent(one['nrmse']['all'])} ({percent(one['mape']['all'])}) | "
+                    f"{percent(one['equal'])} | {one['epochs_to_equal'][0]} | {one['epochs_to_equal'][1]} | "
                     f"{one['times_faster']:.1f}x |"
                 )
     return [*lines, ""]
@@ -229,7 +219,7 @@ def _nearness(found: Found) -> list[str]:
         "how many, and by which factor a prediction is off (median over workloads, geometric mean over targets). Last, "
         "the rank correlation of distance and error.",
         "",
-        *_head("setting", *VERDICTS, "correlation"),
+        *head("setting", *VERDICTS, "correlation"),
     ]
     for setting, splits in found["settings"].items():
         rows = splits["architecture"]["nearness"]
@@ -250,7 +240,7 @@ def _design(found: Found) -> list[str]:
         "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
         f"seeds on {' and '.join(settings)}. What `driple` has is in bold.",
         "",
-        *_head("choice", "option", *settings),
+        *head("choice", "option", *settings),
     ]
     driple = preset("driple")
     network = driple.network
@@ -264,67 +254,13 @@ def _design(found: Found) -> list[str]:
     for choice, options in found["choices"].items():
         for option, one in options.items():
             shown = f"**{option}**" if ours[choice] == option else option
-            cells = " | ".join(_spread(errors) for errors in one["nrmse"])
+            cells = " | ".join(spread(errors) for errors in one["nrmse"])
             lines.append(f"| {choice} | {shown} | {cells} |")
     return [*lines, ""]
 
 
-def _rows(found: Found) -> list[str]:
-    lines = [
-        "## How many workloads must be measured, and what transfer saves",
-        "",
-        f"Training and validation rows drawn by seed, split by architecture, always the whole test side. Transfers "
-        f"start from {found['source']}: `half` freezes the first half of the graph's layers, `mlp` all but the head. "
-        "NRMSE, then seconds of training, preparation included; `faster` is the wall time from scratch over that of "
-        "the transfer, to the validation error that both reach: of the loop alone; of all that is done with grouped "
-        "graphs, such as the paper's datasets are of (the source is read, the plain model fitted, then the loop); and "
-        "of all from the beginning.",
-        "",
-    ]
-    for setting, one in found["settings"].items():
-        lines += [
-            f"{setting}:",
-            "",
-            *_head("rows", "trees", *WAYS),
-        ]
-        for size in sorted({trial["rows"] for trial in one["trials"]}):
-            trials = [trial for trial in one["trials"] if trial["rows"] == size]
-            lines.append(
-                f"| {size} | {_spread([t['trees']['nrmse']['all'] for t in trials])} | {_moved(trials, 'driple')}"
-            )
-        lines.append("")
-        full = [trial for trial in one["trials"] if "paper" in trial]
-        if not full:
-            continue
-        lines += [
-            f"Other inspectors with all {full[0]['rows']} rows:",
-            "",
-            *_head("inspector", *WAYS),
-            *(
-                f"| {name} | {_moved(full, name)}"
-                for name in full[0]
-                if name not in ("rows", "seed", "trees", "driple")
-            ),
-            "",
-        ]
-    return [*lines, "![errors by number of rows](results/rows.png)", ""]
-
-
-def _moved(trials: Sequence[Found], name: str) -> str:
-    ways = ("scratch", "half", "mlp")
-    errors = [_spread([trial[name][way]["nrmse"]["all"] for trial in trials]) for way in ways]
-    seconds = [f"{statistics.median(trial[name][way]['seconds'] for trial in trials):.1f}" for way in ways]
-    faster = []
-    for way in ways[1:]:
-        for what in ("times_faster", "times_faster_of_groups", "times_faster_from_the_beginning"):
-            times = [trial[name][way][what] for trial in trials]
-            known = [each for each in times if each is not None]
-            faster.append(f"{statistics.median(known):.1f}x ({_range(known, 1)})" if known else "-")
-    return f"{' | '.join([*errors, *seconds, *faster])} |"
-
-
 def draw(found: Found, folder: Path) -> None:
-    """Writes accuracy.png and rows.png."""
+    """Writes the pictures."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -335,7 +271,7 @@ def draw(found: Found, folder: Path) -> None:
     for axis, (setting, splits) in zip(axes, settings.items(), strict=True):
         for place, split in enumerate(splits):
             for number, name in enumerate(MAIN):
-                values = [100 * value for value in _all(splits[split]["predictors"][name], "nrmse")]
+                values = [100 * value for value in all_of(splits[split]["predictors"][name], "nrmse")]
                 axis.bar(
                     place + (number - 2) * 0.16,
                     statistics.mean(values),
@@ -350,34 +286,9 @@ def draw(found: Found, folder: Path) -> None:
     axes[-1].legend(frameon=False)
     figure.savefig(folder / "accuracy.png", dpi=90, metadata={"Software": None})
     pyplot.close(figure)
-
-    if "rows" not in found:
-        return
-    settings = found["rows"]["figures"]["settings"]
-    figure, axes = pyplot.subplots(
-        1, len(settings), figsize=(5 * len(settings), 3.2), squeeze=False, layout="constrained"
-    )
-    for axis, (setting, one) in zip(axes[0], settings.items(), strict=True):
-        sizes = sorted({trial["rows"] for trial in one["trials"]})
-        for name, style in (("trees", "s-"), ("scratch", "o-"), ("half", "^--"), ("mlp", "v:")):
-            medians = [
-                100
-                * statistics.mean(
-                    (trial["trees"] if name == "trees" else trial["driple"][name])["nrmse"]["all"]
-                    for trial in one["trials"]
-                    if trial["rows"] == size
-                )
-                for size in sizes
-            ]
-            label = name if name in ("trees", "scratch") else f"transferred, {name} tuned"
-            axis.plot(sizes, medians, style, color=COLOURS["trees" if name == "trees" else "driple"], label=label)
-        axis.set_title(setting)
-        axis.set_xlabel("workloads to learn from")
-        axis.set_ylim(bottom=0)
-    axes[0][0].set_ylabel("NRMSE of the test rows, %")
-    axes[0][0].legend(frameon=False)
-    figure.savefig(folder / "rows.png", dpi=90, metadata={"Software": None})
-    pyplot.close(figure)
+    for name, module in (("rows", results_page_rows), ("transfer", results_page_transfer)):
+        if name in found:
+            module.draw(found[name]["figures"], folder)
 
 
 def _again(workloads: Found) -> dict[str, float | None]:
@@ -388,33 +299,3 @@ def _again(workloads: Found) -> dict[str, float | None]:
         found[column] = statistics.mean(known) if known else None
     known = [value for value in found.values() if value is not None]
     return {**found, "all": statistics.mean(known) if known else None}
-
-
-def _head(*names: str) -> list[str]:
-    """The first two lines of a table."""
-    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
-
-
-def _all(rows: Iterable[Found], score: str) -> list[float]:
-    return [row[score]["all"] for row in rows]
-
-
-def _of(rows: Sequence[Found], score: str, column: str) -> float | None:
-    known = [row[score][column] for row in rows if row[score][column] is not None]
-    return statistics.mean(known) if known else None
-
-
-def _percent(value: float | list[float] | None) -> str:
-    if isinstance(value, list):
-        value = statistics.mean(value)
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _spread(values: Sequence[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.pstdev(values):.1f}"
-
-
-def _range(values: Iterable[float], digits: int = 0) -> str:
-    known = sorted(values)
-    low, high = f"{known[0]:.{digits}f}", f"{known[-1]:.{digits}f}"
-    return low if low == high else f"{low} to {high}"

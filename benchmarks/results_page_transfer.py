@@ -1,0 +1,86 @@
+"""The section of docs/RESULTS.md on how much sooner a transfer is there, and its picture."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+from results_text import COLOURS, Found, head, spread
+
+CLOCKS = {
+    "loop": "epochs",
+    "fitted": "with reading the source, scaling, plain model",
+    "all": "with the grouping of graphs too",
+}
+
+
+def section(found: Found) -> list[str]:
+    """Its lines."""
+    wanted, settings = found["wanted"], found["settings"]
+    count = len(next(iter(settings.values())))
+    lines = [
+        "## How much sooner a transfer is there",
+        "",
+        f"All rows, one network, `{found['tune']}` tuned, from {found['source']}; {count} seeds that nothing had been "
+        "tried with; what would be measured and what would count, medians, was written down first "
+        "(benchmarks/results_transfer.py). `faster` is the wall time from scratch over that of the transfer, to the "
+        "validation NRMSE that both reach, quartiles in brackets; `in all` that of all seeds together. "
+        f"The paper says up to {wanted}x; the program that its authors published times epochs alone.",
+        "",
+        *head("setting", "counted", "s, scratch", "s, transfer", "faster", "in all", f"seeds with {wanted}x or more"),
+    ]
+    for setting, seeds in settings.items():
+        for clock, shown in CLOCKS.items():
+            ratios = [seed["faster"][clock] for seed in seeds]
+            low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+            scratch, moved = ([seed["seconds"][way][clock] for seed in seeds] for way in ("scratch", "moved"))
+            verdict = "" if middle >= wanted else ", NOT reached"
+            lines.append(
+                f"| {setting} | {shown} | {statistics.median(scratch):.2f} | {statistics.median(moved):.3f} | "
+                f"{middle:.1f}x ({low:.1f} to {high:.1f}){verdict} | {sum(scratch) / sum(moved):.1f}x | "
+                f"{sum(ratio >= wanted for ratio in ratios)} of {count} |"
+            )
+    errors = [
+        f"{setting} {spread([seed['nrmse']['scratch'] for seed in seeds])} from scratch, "
+        f"{spread([seed['nrmse']['moved'] for seed in seeds])} transferred"
+        for setting, seeds in settings.items()
+    ]
+    return [
+        *lines,
+        "",
+        f"NRMSE of the test rows when both have ended: {'; '.join(errors)}.",
+        "",
+        "![how much sooner](results/transfer.png)",
+        "",
+    ]
+
+
+def draw(found: Found, folder: Path) -> None:
+    """Writes transfer.png: every seed a point."""
+    from matplotlib import pyplot
+
+    settings = found["settings"]
+    figure, axes = pyplot.subplots(
+        1,
+        len(settings),
+        figsize=(5 * len(settings), 2.6),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    for axis, (setting, seeds) in zip(axes[0], settings.items(), strict=True):
+        for place, clock in enumerate(CLOCKS):
+            ratios = sorted(seed["faster"][clock] for seed in seeds)
+            heights = [place + 0.3 * (number / max(1, len(ratios) - 1) - 0.5) for number in range(len(ratios))]
+            axis.plot(ratios, heights, "o", color=COLOURS["driple"], alpha=0.5, markersize=4)
+            axis.plot([statistics.median(ratios)] * 2, [place - 0.3, place + 0.3], color=COLOURS["trees"], linewidth=2)
+        axis.axvline(found["wanted"], color="grey", linestyle=":")
+        axis.set_xscale("log")
+        axis.set_xticks([1, 3, 10, 30, 100, 300], ["1x", "3x", "10x", "30x", "100x", "300x"])
+        axis.set_yticks(range(len(CLOCKS)), ["epochs", "+ plain model", "+ grouping"])
+        axis.invert_yaxis()
+        axis.set_title(setting)
+        axis.set_xlabel(f"from scratch over transferred; dotted: {found['wanted']}x; bar: median")
+    figure.savefig(folder / "transfer.png", dpi=90, metadata={"Software": None})
+    pyplot.close(figure)

@@ -1,0 +1,41 @@
+"""How figures are written: what all sections of docs/RESULTS.md have in common."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Found = dict[str, Any]
+
+COLOURS = {"driple": "#1f4e79", "trees": "#f4a259", "ridge": "#5b8e7d", "paper": "#8c5e8c", "mean": "#b9b9b9"}
+
+
+def head(*names: str) -> list[str]:
+    """The first two lines of a table."""
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+
+
+def all_of(rows: Iterable[Found], score: str) -> list[float]:
+    return [row[score]["all"] for row in rows]
+
+
+def mean_of(rows: Sequence[Found], score: str, column: str) -> float | None:
+    known = [row[score][column] for row in rows if row[score][column] is not None]
+    return statistics.mean(known) if known else None
+
+
+def percent(value: float | list[float] | None) -> str:
+    if isinstance(value, list):
+        value = statistics.mean(value)
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.pstdev(values):.1f}"
+
+
+def within(values: Iterable[float], digits: int = 0) -> str:
+    known = sorted(values)
+    low, high = f"{known[0]:.{digits}f}", f"{known[-1]:.{digits}f}"
+    return low if low == high else f"{low} to {high}"

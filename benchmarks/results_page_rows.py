@@ -15,7 +15,7 @@ WAYS = (
     "s, scratch",
     "s, half",
     "s, mlp",
-    *(f"{way} faster, {of}" for way in ("half", "mlp") for of in ("loop", "grouped", "all")),
+    *(f"{way} faster, {of}" for way in ("half", "mlp") for of in ("epochs", "all")),
 )
 """Columns of `_moved`."""
 
@@ -28,9 +28,7 @@ def section(found: Found) -> list[str]:
         f"Training and validation rows drawn by seed, split by architecture, always the whole test side. Transfers "
         f"start from {found['source']}: `half` freezes the first half of the graph's layers, `mlp` all but the head. "
         "NRMSE, then seconds of training, preparation included; `faster` is the wall time from scratch over that of "
-        "the transfer, to the validation error that both reach: of the loop alone; of all that is done with grouped "
-        "graphs, such as the paper's datasets are of (the source is read, the plain model fitted, then the loop); and "
-        "of all from the beginning.",
+        "the transfer, to the validation error that both reach, of epochs and from the beginning of all.",
         "",
     ]
     for setting, one in found["settings"].items():
@@ -68,7 +66,7 @@ def _moved(trials: Sequence[Found], name: str) -> str:
     seconds = [f"{statistics.median(trial[name][way]['seconds'] for trial in trials):.1f}" for way in ways]
     faster = []
     for way in ways[1:]:
-        for what in ("times_faster", "times_faster_of_groups", "times_faster_from_the_beginning"):
+        for what in ("times_faster", "times_faster_from_the_beginning"):
             times = [trial[name][way][what] for trial in trials]
             known = [each for each in times if each is not None]
             faster.append(f"{statistics.median(known):.1f}x ({within(known, 1)})" if known else "-")

@@ -92,7 +92,6 @@ def _tried(examples: Examples, name: str, seed: int, learned: Path) -> dict[str,
         found[tune] = {
             "seconds": moved.seconds,
             "times_faster": compared["times_faster"],
-            "times_faster_of_groups": (theirs - scratch.grouping) / (ours - moved.grouping),
             "times_faster_from_the_beginning": theirs / ours,
             **_figures(examples, moved.trained),
         }

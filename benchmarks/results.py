@@ -22,6 +22,7 @@ from typing import Any
 
 import results_accuracy
 import results_design
+import results_families
 import results_noise
 import results_page
 import results_recipe
@@ -33,6 +34,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "noise": results_noise.measure,
     "accuracy": results_accuracy.measure,
     "recipe": results_recipe.measure,
+    "families": results_families.measure,
     "design": results_design.measure,
     "rows": results_rows.measure,
     "transfer": results_transfer.measure,

@@ -40,6 +40,7 @@ def page(found: Found, causes: str) -> str:
             *_noise(parts["noise"]),
             *_accuracy(parts["accuracy"], parts["noise"], "recipe" in parts),
             *(_recipe(parts["recipe"], parts["accuracy"]) if "recipe" in parts else ()),
+            *(_families(parts["families"]) if "families" in parts else ()),
             *_nearness(parts["accuracy"]),
             *(_design(parts["design"]) if "design" in parts else ()),
             *(results_page_rows.section(parts["rows"]) if "rows" in parts else ()),
@@ -208,6 +209,28 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
                     f"{percent(one['equal'])} | {one['epochs_to_equal'][0]} | {one['epochs_to_equal'][1]} | "
                     f"{one['times_faster']:.1f}x |"
                 )
+    return [*lines, ""]
+
+
+def _families(found: Found) -> list[str]:
+    settings = found["settings"]
+    one = next(iter(settings.values()))
+    families = sum(map(len, one["folds"]))
+    lines = [
+        "## New families without a look at the test side",
+        "",
+        f"The {families} families of the training and validation sides, {one['rows']} workloads, take turns in "
+        f"{len(one['folds'])} folds: each is predicted by inspectors that learned from the others "
+        f"(benchmarks/results_families.py); NRMSE (MAPE) over all these predictions, means over "
+        f"{len(one['predictors']['driple'])} seeds. `leash`: how far the network may go from the plain model, in "
+        f"shares of its error; that of `driple` is {preset('driple').network.most_added:g}.",
+        "",
+        *head("predictor", *settings),
+    ]
+    for name in sorted(one["predictors"], key=lambda name: statistics.mean(all_of(one["predictors"][name], "nrmse"))):
+        rows = [each["predictors"][name] for each in settings.values()]
+        cells = [f"{percent(all_of(each, 'nrmse'))} ({percent(all_of(each, 'mape'))})" for each in rows]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 

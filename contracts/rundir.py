@@ -71,7 +71,7 @@ def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(stream.fileno())
         os.replace(beside, target)
     except BaseException as error:  # also KeyboardInterrupt: nothing half-written may stay
-        with suppress(FileNotFoundError):
+        with suppress(OSError):  # what is said first counts: where nothing can be written, nothing can be removed
             beside.unlink()
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename in (None, str(beside)):
             error.filename = str(target)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.plain import from_plain, read_json_file, to_plain
 from driple.contracts.rundir import replacing
-from driple.inspector.config import InspectorConfig
+from driple.inspector.config import ROLES, SPLITS, InspectorConfig
 from driple.inspector.inspector import Inspector
 from driple.inspector.network import Network
 from driple.inspector.plain import Plain
@@ -37,6 +37,8 @@ SCHEMA = "inspector"
 SCHEMA_VERSION = 2
 FILE = "inspector.json"
 REPORTS = ("report.md", "report.json", "errors.csv", "predictions.csv", "errors.png", "predictions.png")
+
+MOST_NETWORKS = 10_000
 
 _KEYS = (
     *("schema", "schema_version", "setting", "role", "split", "seed", "provenance", "config", "features", "scalers"),
@@ -116,14 +118,15 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
     for name in _KEYS:
         if name not in value:
             raise BadInput(f"key {name!r} is missing")
+    for name, (fits, expected) in _FORMS.items():
+        if not fits(value[name]):
+            raise BadInput(f"{name}: expected {expected}, got {shown(value[name])}; train again")
     if value["targets"] != list(COLUMNS):
         raise BadInput("its targets are not those of this release; train again")
     config = from_plain(InspectorConfig, value["config"], "config")
     preparation = Preparation.from_plain(value["features"], value["scalers"])
     networks = _networks(folder, value, config, preparation, device)
     calibration = value["calibration"]
-    if calibration is not None and len(calibration) != len(COLUMNS):
-        raise BadInput(f"calibration: expected {len(COLUMNS)} factors; train again")
     return Inspector(
         setting=value["setting"],
         role=value["role"],
@@ -140,6 +143,42 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
         training=value["training"],
         versions=value["versions"],
     )
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return _whole(value) or isinstance(value, float)
+
+
+def _factors(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == len(COLUMNS) and all(_number(one) and one > 0 for one in value)
+
+
+def _facts_of_training(value: Any) -> bool:
+    lists = ("epochs", "best_epochs", "val_nrmse")
+    return isinstance(value, dict) and all(isinstance(value.get(name, []), list) for name in lists)
+
+
+_FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("setting", "provenance", "dataset_sha256", "weights", "weights_sha256"), (_text, "text")),
+    "role": (lambda value: value in ROLES, f"one of {', '.join(ROLES)}"),
+    "split": (lambda value: value in SPLITS, f"one of {', '.join(SPLITS)}"),
+    "seed": (_whole, "a whole number"),
+    "networks": (lambda value: _whole(value) and 1 <= value <= MOST_NETWORKS, f"1 to {MOST_NETWORKS}"),
+    "layer_split": (lambda value: value is None or (_number(value) and 0 < value < 1), "null, or a share of layers"),
+    "calibration": (lambda value: value is None or _factors(value), f"null, or {len(COLUMNS)} factors of more than 0"),
+    "transferred_from": (lambda value: value is None or isinstance(value, dict), "null, or facts of the source"),
+    "training": (_facts_of_training, "facts of the training"),
+    "versions": (lambda value: isinstance(value, dict), "versions by name"),
+}
+"""Of what is not checked by what it is made into: whether it is of the form that is written, and that form in words."""
 
 
 def _plains(value: Any, networks: int, config: InspectorConfig, preparation: Preparation) -> tuple[Plain, ...] | None:
@@ -176,14 +215,15 @@ def _networks(
         tensors = from_bytes(content)
     except SafetensorError:
         raise BadInput(f"its weights {name} cannot be read; train again") from None
+    for key, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise BadInput(f"its weights {name}: {key} has values that are no numbers; train again")
     networks = []
-    for number in range(int(value["networks"])):
+    for number in range(value["networks"]):
         network = new_network(config, preparation, split=value["layer_split"])
         own = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.partition(".")[0] == str(number)}
         fill(network, own, f"its weights {name}")
         networks.append(network.to(device).eval())
-    if not networks:
-        raise BadInput("networks: expected at least 1")
     return tuple(networks)
 
 

@@ -6,15 +6,16 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.command import command, printable
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.onlyone import only_one
+from driple.contracts.rundir import NO_ROOM
 from driple.inspector import options
 from driple.inspector.progress import Progress
 
@@ -51,14 +52,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     examples = read_examples(arguments.datasets, setting, arguments.role)
     folder = folder_of(arguments.output, setting, arguments.role)
     if arguments.evaluate:
-        return _evaluate(arguments, folder, examples)
+        with _files_in_words():
+            return _evaluate(arguments, folder, examples)
     transfer = _transfer(arguments, setting)
     config = _config(arguments, transfer)
-    _check(arguments, examples, config)  # before the folder is made
-    with only_one(folder, "driple-train"):
+    _check(arguments, examples, config, transfer, folder)  # before the folder is made, and anything in it is touched
+    with only_one(folder, "driple-train"), _files_in_words():
         if arguments.tune:
             config = _tune(arguments, folder, examples, config)
         return _train(arguments, folder, examples, config, transfer)
+
+
+@contextmanager
+def _files_in_words() -> Iterator[None]:
+    """A file of the output folder that cannot be written, or is something else, is no bug."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or error.errno in NO_ROOM:  # what stands around every command says these
+            raise
+        raise RunFailed(f"{error.filename2 or error.filename}: {error.strerror}") from None
 
 
 def _machine(arguments: argparse.Namespace) -> None:
@@ -70,15 +83,29 @@ def _machine(arguments: argparse.Namespace) -> None:
         torch.set_num_threads(arguments.threads)
 
 
-def _check(arguments: argparse.Namespace, examples: Examples, config: InspectorConfig) -> None:
+def _check(
+    arguments: argparse.Namespace,
+    examples: Examples,
+    config: InspectorConfig,
+    transfer: Transfer | None,
+    folder: Path,
+) -> None:
     """Finds now what the training would find later."""
-    from driple.inspector.depth import depth
     from driple.inspector.examples import enough
+    from driple.inspector.start import same_network, same_rows
 
     enough(examples, _split(arguments))
     examples.recipe(config.grouping)
-    for policy in (config.network.depth, config.network.readout_steps):
-        depth(policy, 1)
+    if transfer is None:
+        return
+    same_network(config, transfer.source)
+    same_rows(examples, _split(arguments), transfer.source)
+    source = transfer.source.folder
+    if source is not None and source.resolve() == folder.resolve():
+        raise BadInput(
+            f"--transfer-from {arguments.transfer_from}: {folder} is where the new inspector goes, in place of the one "
+            "that it starts from; give another --output, and the folder to start from"
+        )
 
 
 def _split(arguments: argparse.Namespace) -> str:
@@ -157,6 +184,8 @@ def _train(
         shutil.rmtree(states, ignore_errors=True)
     for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
         left.unlink()
+    if arguments.compare_scratch:
+        _warm_up(arguments, examples, config)
     try:
         trained = _learn(arguments, folder, examples, config, transfer, states)
     except KeyboardInterrupt:
@@ -212,6 +241,21 @@ def _tell(
     return 0
 
 
+def _warm_up(arguments: argparse.Namespace, examples: Examples, config: InspectorConfig) -> None:
+    """Does everything once: whoever came first in a comparison would pay for what is loaded or set up only then."""
+    from driple.inspector.config import changed
+    from driple.inspector.learn import train_inspector
+
+    train_inspector(
+        examples,
+        changed(config, epochs=1, ensemble=1),
+        split=_split(arguments),
+        device=arguments.device,
+        execution=arguments.execution,
+        threads=arguments.threads,
+    )
+
+
 def _learn(
     arguments: argparse.Namespace,
     folder: Path,
@@ -260,9 +304,19 @@ def _evaluate(arguments: argparse.Namespace, folder: Path, examples: Examples) -
     inspector = load(folder, arguments.device)
     about: dict[str, Any] = {"training": dict(inspector.training)}
     if inspector.transferred_from is not None:
-        about["transfer"] = dict(inspector.transferred_from)
+        # What it was compared with when it was trained is not known again.
+        about["transfer"] = {**_compared_before(folder), **inspector.transferred_from}
     _report(arguments, folder, inspector, examples, about, {})
     return 0
+
+
+def _compared_before(folder: Path) -> dict[str, Any]:
+    """What the report of this inspector says of its transfer; a new inspector removes those of the one before."""
+    from driple.inspector.comparison import read_back
+
+    with suppress(OSError, ValueError):
+        return read_back(json.loads((folder / "report.json").read_bytes()))
+    return {}
 
 
 def _report(
@@ -280,17 +334,20 @@ def _report(
 
     found = evaluate(inspector, examples, arguments.split, others=others, execution=arguments.execution)
     own = found.split == inspector.split
+    # Printed first: a folder that takes no files does not cost the table.
+    if arguments.json:
+        print(json.dumps({**to_json(found, about), "folder": str(folder)}, indent=1, allow_nan=False), flush=True)
+    else:
+        lines = to_text(found).splitlines()
+        if "times_faster" in about.get("transfer", {}):
+            lines += ["", comparison_text(about["transfer"])]
+        print("\n".join(map(printable, lines)), flush=True)
     if own:
         write_reports(folder, found, about)
         _pictures(folder, found)
-    if arguments.json:
-        print(json.dumps({**to_json(found, about), "folder": str(folder)}, indent=1, allow_nan=False))
-        return
-    lines = to_text(found).splitlines()
-    if "times_faster" in about.get("transfer", {}):
-        lines += ["", comparison_text(about["transfer"])]
-    lines += ["", f"-> {folder}" if own else f"{folder} keeps the report of its own split"]
-    print("\n".join(map(printable, lines)))
+    if not arguments.json:
+        print()
+        print(printable(f"-> {folder}" if own else f"{folder} keeps the report of its own split"))
 
 
 def _pictures(folder: Path, found: Evaluation) -> None:

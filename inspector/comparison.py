@@ -8,6 +8,13 @@ from typing import Any
 
 from driple.inspector.train import Fitted
 
+_FIGURES = (
+    *("seconds", "val_nrmse", "scratch_seconds", "scratch_val_nrmse", "equal_val_nrmse"),
+    *("seconds_to_equal", "scratch_seconds_to_equal", "seconds_before", "scratch_seconds_before"),
+)
+_RATIOS = ("times_faster", "times_faster_with_before")
+"""Without an epoch that took any time there are none."""
+
 
 def compare(transferred: Sequence[Fitted], scratch: Sequence[Fitted]) -> dict[str, Any]:
     """Error and wall time of both, and how long each took to the error that both reached.
@@ -32,6 +39,16 @@ def compare(transferred: Sequence[Fitted], scratch: Sequence[Fitted]) -> dict[st
         "scratch_seconds_before": before[1],
         "times_faster_with_before": _ratio([time + more for time, more in zip(times, before, strict=True)]),
     }
+
+
+def read_back(report: Any) -> dict[str, Any]:
+    """What `compare` gave, from a report that it went into; nothing if that was not so, or is not whole."""
+    found = report.get("transfer") if isinstance(report, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    kept = {name: found.get(name) for name in (*_FIGURES, *_RATIOS)}
+    whole = all(isinstance(kept[name], int | float) for name in (*_FIGURES, *(_RATIOS if kept[_RATIOS[0]] else ())))
+    return kept if whole else {}
 
 
 def best_nrmse(fitted: Fitted) -> float:

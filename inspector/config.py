@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from driple.contracts.errors import BadInput, UnknownName
+from driple.inspector.depth import MOST as MOST_LAYERS
 from driple.inspector.depth import depth
 
 LAYERS = ("gcn", "gin", "gat", "mpnn", "pna")
@@ -23,8 +24,7 @@ EXECUTIONS = ("auto", "dense", "dgl")
 SPLITS = ("architecture", "random")
 ROLES = ("worker", "ps")
 MOST_HIDDEN = 4096
-MOST_LAYERS = 1000
-"""Beyond these a typing slip is likelier than a wish: nothing would come of it for hours."""
+"""Beyond, a typing slip is likelier than a wish, as with layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,7 @@ class NetworkConfig:
             if not 1 <= getattr(self, name) <= most:
                 raise BadInput(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
         for name in ("depth", "readout_steps"):
-            text = getattr(self, name)
-            depth(text, 1)  # raises for one that is none
-            if text.isdigit() and not 1 <= int(text) <= MOST_LAYERS:
-                raise BadInput(f"{name}: expected 1 to {MOST_LAYERS}, got {text}")
+            depth(getattr(self, name), 1, name)  # raises for one that is none
         if not 0 < self.most_added < math.inf:
             raise BadInput(f"most_added: expected a number more than 0, got {self.most_added}")
         if not 0 <= self.dropout < 1:

@@ -41,6 +41,7 @@ __all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_exa
 SUFFIX = ".parquet"
 WORKER = "worker"
 PUBLISHED = "published"
+PROVENANCES = ("measured", "simulated", PUBLISHED)
 
 _SCHEMA = b"dataset"
 _SCHEMA_VERSION = b"1"
@@ -116,6 +117,8 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     asked = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
     if not asked:
         raise BadInput(f"no rows of role {role}: see --role")
+    if any(row["run_id"] is None for row in rows):
+        raise BadInput("a row without its run (run_id is null); build it anew")
     provenance = _one_provenance(rows)
     _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
     graphs = read_graphs(lists, {row["graph"] for row in asked})
@@ -172,6 +175,8 @@ def _check_types(schema: Any, names: Iterable[str]) -> None:
 def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
     """Amounts of something, or null: what is neither would be learned from all the same."""
     for row in rows:
+        if row["batch_size"] is not None and row["batch_size"] < 1:
+            raise BadInput(f"run {row['run_id']}: batch_size is {row['batch_size']:g}; expected 1 or more")
         for name in names:
             value = row[name]
             if value is None:
@@ -190,6 +195,8 @@ def _is_published(row: Mapping[str, Any]) -> bool:
 
 def _one_provenance(rows: Sequence[Mapping[str, Any]]) -> str:
     found = sorted({str(row["provenance"]) for row in rows})
+    for unknown in set(found) - set(PROVENANCES):
+        raise BadInput(f"rows of provenance {shown(unknown)}: expected {', '.join(PROVENANCES)}; build it anew")
     if len(found) > 1:
         raise BadInput(
             f"rows that are {' and '.join(found)} in one dataset: they are never mixed; build each kind into a folder"

@@ -19,11 +19,17 @@ POLICIES: dict[str, Callable[[int], float]] = {
     "sqrtN": lambda n: math.isqrt(n),
     "3sqrtN": lambda n: math.isqrt(9 * n),
 }
-MOST = 10_000
+MOST = 1000
+"""Beyond, a typing slip is likelier than a wish: nothing would come of it for hours."""
 
 
-def depth(policy: str, nodes: int) -> int:
+def depth(policy: str, nodes: int, name: str = "depth") -> int:
     """Steps for a graph of so many nodes.
+
+    Args:
+        policy: a number, or how it depends on the number of nodes.
+        nodes: of the graph.
+        name: what an error calls it.
 
     Raises:
         BadInput: the policy is neither a whole number of 1 or more nor one of POLICIES.
@@ -35,7 +41,7 @@ def depth(policy: str, nodes: int) -> int:
         return int(text)
     guess = nearest(text, POLICIES)
     hint = f"; did you mean {guess!r}?" if guess else ""
-    raise BadInput(f"depth: unknown {shown(policy)}{hint} (a number from 1 to {MOST}, or {', '.join(POLICIES)})")
+    raise BadInput(f"{name}: unknown {shown(policy)}{hint} (a number from 1 to {MOST}, or {', '.join(POLICIES)})")
 
 
 def depends_on_graph(policy: str) -> bool:

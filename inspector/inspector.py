@@ -16,6 +16,7 @@ from driple.inspector.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.executions.choice import choose
 from driple.inspector.plain import Plain
 from driple.inspector.prepare import Preparation, Prepared
+from driple.inspector.threads import suited, torch_threads
 
 FloatArray: TypeAlias = NDArray[np.float64]
 AT_ONCE = 64
@@ -86,7 +87,8 @@ class Inspector:
         rows = self.preparation.apply(examples)
         build = choose(execution, rows.sizes())
         device = str(next(self.networks[0].parameters()).device)
-        with torch.inference_mode():
+        threads = suited(sum(rows.sizes()[:AT_ONCE]), self.config.network.hidden)
+        with torch.inference_mode(), torch_threads(threads):
             facts = [self._facts(rows, member, judged).to(device) for member in range(len(self.networks))]
             found: list[list[Any]] = [[] for _ in self.networks]
             for number, batch in enumerate(rows.batches(range(len(rows)), AT_ONCE, build, device)):

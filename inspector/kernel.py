@@ -22,6 +22,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+_WIDEST = 1e6
 _DIGITS = 5
 """Of scaled facts, as they are kept."""
 
@@ -44,8 +45,8 @@ class Kernel:
             raise BadInput(f"kernel: expected a weight for each of {len(self.points)} rows")
         if len({len(point) for point in self.points}) != 1:
             raise BadInput("kernel: no rows, or rows of different lengths")
-        if min(self.widths) <= 0:
-            raise BadInput("kernel: expected widths of more than 0")
+        if not 0 < min(self.widths) <= max(self.widths) <= _WIDEST:
+            raise BadInput(f"kernel: expected widths of more than 0 and at most {_WIDEST:g}")
 
     def predict(self, seen: FloatArray) -> FloatArray:
         """[n, 12] from scaled facts [n, D]; 0 for a target that is not predicted."""

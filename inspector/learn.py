@@ -104,7 +104,7 @@ def train_inspector(
     begun_plains: list[Plain | None] = []
     interrupted = False
     for member in range(config.ensemble):
-        about = _fingerprint(examples, config, split, seed, member, transfer)
+        about = _fingerprint(examples, config, split, seed, member, transfer, execution)
         try:
             with torch_threads(threads):
                 began = time.perf_counter()
@@ -167,7 +167,13 @@ def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspecto
 
 
 def _fingerprint(
-    examples: Examples, config: InspectorConfig, split: str, seed: int, member: int, transfer: Transfer | None
+    examples: Examples,
+    config: InspectorConfig,
+    split: str,
+    seed: int,
+    member: int,
+    transfer: Transfer | None,
+    execution: str,
 ) -> Mapping[str, Any]:
     """What a state must agree with. A training may go on for longer than was first asked, and with more networks."""
     plain = to_plain(config)
@@ -183,6 +189,7 @@ def _fingerprint(
         "network": member,
         "dataset": examples.sha256,
         "transfer": None if transfer is None else transfer.to_plain(),
+        "execution": execution,
         "config": plain,
     }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.command import CommandParser
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, shown
 from driple.inspector import config as choices
 from driple.inspector.config import InspectorConfig, changed, preset
 
@@ -192,14 +193,15 @@ def base_of(arguments: argparse.Namespace) -> InspectorConfig:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("expected at least 1")
-    return value
+    return _whole(text, 1, "at least 1")
 
 
 def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**63:
-        raise argparse.ArgumentTypeError("expected 0 or more, below 2^63")
+    return _whole(text, 0, "0 or more, below 2^63")
+
+
+def _whole(text: str, least: int, expected: str) -> int:
+    value = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
+    if value is None or not least <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number, {expected}, got {shown(text)}")
     return value

@@ -35,6 +35,7 @@ class FeatureScaler:
     def __post_init__(self) -> None:
         _known("feature_scale", self.kind, FEATURE_SCALES)
         _same_length(self.mean, self.deviation)
+        _positive(self.deviation)
 
     @classmethod
     def fit(cls, kind: str, features: Iterable[NDArray[np.float64]]) -> FeatureScaler:
@@ -66,6 +67,7 @@ class FactScaler:
 
     def __post_init__(self) -> None:
         _same_length(self.names, self.mean, self.deviation)
+        _positive(self.deviation)
         for name in self.names:
             if name not in FACTS:
                 raise UnknownName("fact", name, FACTS)
@@ -111,6 +113,9 @@ class TargetScaler:
     def __post_init__(self) -> None:
         _known("target_scale", self.kind, TARGET_SCALES)
         _same_length(COLUMNS, self.usable, self.offset, self.mean, self.deviation, self.greatest)
+        _positive(self.deviation)
+        if min(self.offset) < 0:
+            raise BadInput("a scale of targets with a negative offset")
 
     @classmethod
     def fit(cls, kind: str, targets: NDArray[np.float64], usable: NDArray[np.bool_]) -> TargetScaler:
@@ -187,6 +192,11 @@ def _plain(values: NDArray[np.float64]) -> tuple[float, ...]:
 def _known(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UnknownName(name, value, known)
+
+
+def _positive(deviation: tuple[float, ...]) -> None:
+    if min(deviation, default=1.0) <= 0:
+        raise BadInput("a scale with a deviation that is not more than 0")
 
 
 def _same_length(*parts: tuple[object, ...]) -> None:

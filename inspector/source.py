@@ -34,6 +34,8 @@ class Source:
     layer_split: float | None
     about: Mapping[str, Any]
     """For inspector.json and reports."""
+    folder: Path | None = None
+    """Of its inspector; None for a published checkpoint."""
 
     def elsewhere(self, member: int) -> Elsewhere | None:
         """The plain model of one of its networks; None where it has none."""
@@ -100,6 +102,7 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
         states=tuple(network.state_dict() for network in found.networks),
         plains=found.plains,
         layer_split=found.networks[0].split,
+        folder=folder,
         about={
             "from": found.setting,
             "role": found.role,

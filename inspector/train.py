@@ -125,7 +125,7 @@ def fit(
         with repeatable():
             while not loop.done():
                 loop.step()
-                if watch is not None:
+                if watch is not None and not loop.diverged:  # such an epoch is none
                     watch(_told(loop, training))
                 if state_file is not None and time.monotonic() - written >= every_s:
                     write_state(state_file, loop.at)

@@ -22,8 +22,8 @@ from driple.inspector.learn import train_inspector
 from driple.inspector.seeds import seed_of
 from driple.inspector.train import Epoch
 
-SPACE_VERSION = 1
-"""Of SPACE: trials of another space are not gone on with."""
+SPACE_VERSION = 2
+"""Of SPACE and of how a trial is made: others are not gone on with."""
 GIVEN_UP_FROM = 20
 """Epochs before a trial can be given up."""
 LOOKED_AT_EVERY = 5
@@ -108,7 +108,9 @@ def search(
         chosen |= {name: trial.suggest_float(name, *bounds, log=True) for name, bounds in ranges.items()}
         config = dataclasses.replace(changed(base, **chosen), ensemble=1)
         if config.grouping not in featurisers:
-            featurisers[config.grouping] = Featuriser(config.features, examples.recipe(config.grouping))
+            # As the training itself has it: of the training rows alone.
+            recipe = examples.side(split, "train").recipe(config.grouping)
+            featurisers[config.grouping] = Featuriser(config.features, recipe)
 
         def watch(_: int, epoch: Epoch) -> None:
             if epoch.number % LOOKED_AT_EVERY == 0:
@@ -130,7 +132,10 @@ def search(
         if found.interrupted:
             raise KeyboardInterrupt
         # Before the first epoch all trials are alike, if they add to a plain model: what is judged is what they learn.
-        return min(row["val_nrmse"] for row in found.fits[0].history[1:])
+        learned = found.fits[0].history[1:]
+        if not learned:  # errors were no numbers after the first
+            raise optuna.TrialPruned
+        return min(row["val_nrmse"] for row in learned)
 
     def told(study: Any, trial: Any) -> None:
         if say is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -73,10 +73,10 @@ class OpGraph:
         if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < nodes:
             raise BadInput(f"an edge beyond the {nodes} ops of its graph")
 
-    @cached_property
+    @property
     def wiring(self) -> Wiring:
         """What it has in common with the graphs of other batch sizes."""
-        return Wiring(self.ops, self.edges.astype(np.int64).tobytes())
+        return Wiring(tuple(self.ops), self.edges.astype(np.int64).tobytes())
 
     @property
     def levels(self) -> NDArray[np.int64]:

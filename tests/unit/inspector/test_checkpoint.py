@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,7 +134,23 @@ def test_folders_that_are_no_inspector(tmp_path: Path) -> None:
         ({"weights": "../other/model.safetensors"}, "name of a file beside"),
         ({"weights": "gone.safetensors"}, "No such file"),
         ({"weights_sha256": "0" * 64}, "damaged"),
-        ({"networks": 0}, "at least 1"),
+        ({"networks": 0}, "networks: expected 1 to 10000, got 0"),
+        ({"networks": "2"}, "networks: expected 1 to 10000"),
+        ({"networks": []}, "networks: expected 1 to 10000"),
+        ({"layer_split": "x"}, "layer_split: expected null, or a share"),
+        ({"layer_split": 1}, "layer_split: expected null, or a share"),
+        ({"calibration": 3}, "calibration: expected null, or 12 factors"),
+        ({"calibration": "abcdefghijkl"}, "calibration: expected null, or 12 factors"),
+        ({"calibration": [-1.0] * 12}, "calibration: expected null, or 12 factors"),
+        ({"calibration": [[]] * 12}, "calibration: expected null, or 12 factors"),
+        ({"training": "x"}, "training: expected facts of the training"),
+        ({"training": {"best_epochs": 5}}, "training: expected facts of the training"),
+        ({"transferred_from": 5}, "transferred_from: expected null, or facts of the source"),
+        ({"versions": []}, "versions: expected versions by name"),
+        ({"seed": True}, "seed: expected a whole number"),
+        ({"role": "boss"}, "role: expected one of worker, ps"),
+        ({"split": 1}, "split: expected one of architecture, random"),
+        ({"provenance": 1}, "provenance: expected text"),
         ({"networks": 3}, "is missing"),
     ],
 )
@@ -150,6 +167,27 @@ def test_a_config_of_another_shape_is_refused(folder: Path) -> None:
     value["network"]["hidden"] = "many"
     changed(folder, config=value)
     assert "config.network.hidden" in refused(folder)
+
+
+@pytest.mark.parametrize("scale", ["features", "facts", "targets"])
+@pytest.mark.parametrize("deviation", [0.0, -1.0])
+def test_scales_that_cannot_be_are_refused(folder: Path, scale: str, deviation: float) -> None:
+    scalers = json.loads((folder / "inspector.json").read_text())["scalers"]
+    scalers[scale]["deviation"][1] = deviation
+    changed(folder, scalers=scalers)
+    assert "a deviation that is not more than 0" in refused(folder)
+
+
+def test_weights_that_are_no_numbers_are_refused(folder: Path, inspector: Inspector) -> None:
+    from safetensors.torch import load_file, save_file
+
+    (weights,) = folder.glob("model-*")
+    tensors = load_file(weights)
+    name = next(iter(tensors))
+    tensors[name].view(-1)[0] = float("nan")
+    save_file(tensors, weights)
+    changed(folder, weights_sha256=hashlib.sha256(weights.read_bytes()).hexdigest())
+    assert f"{name} has values that are no numbers" in refused(folder)
 
 
 def test_weights_that_were_changed_are_refused(folder: Path) -> None:

@@ -144,8 +144,25 @@ def test_a_transfer_is_compared_with_training_from_scratch(
     value = json.loads((tmp_path / "inspectors" / "cpu-p2w2-1g" / "report.json").read_text())
     assert value["transfer"]["from"] == SETTING and value["transfer"]["scratch_seconds"] > 0
     assert {row["predictor"] for row in value["errors"]} == {"inspector", "scratch", "mean", "ridge"}
+    assert main([*where, "--evaluate"]) == 0
+    assert "transfer: validation NRMSE" in capsys.readouterr().out  # what it was compared with is not forgotten
+    again = json.loads((tmp_path / "inspectors" / "cpu-p2w2-1g" / "report.json").read_text())
+    assert again["transfer"] == value["transfer"]
     assert main([*where, "--transfer-from", SETTING, "--preset", "paper"]) == 2
     assert "of preset driple" in capsys.readouterr().err
+
+
+def test_the_table_is_there_where_no_report_can_be_written(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train() == 0
+    table = capsys.readouterr().out.splitlines()[:-2]
+    (folder / "report.md").unlink()
+    (folder / "report.md" / "inside").mkdir(parents=True)
+    assert train("--evaluate", small=False) == 1
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[: len(table)] == table
+    assert "report.md" in printed.err.splitlines()[-1]
 
 
 def test_a_search_comes_first_and_its_best_is_trained(

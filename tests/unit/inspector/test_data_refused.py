@@ -125,6 +125,14 @@ def _server_simulated(row: dict[str, Any]) -> None:
     row["provenance"] = "simulated" if row["role"] == "ps" else "measured"
 
 
+def _odd_provenance(row: dict[str, Any]) -> None:
+    row["provenance"] = "guessed"
+
+
+def _no_provenance(row: dict[str, Any]) -> None:
+    row["provenance"] = None
+
+
 def _no_graph(row: dict[str, Any]) -> None:
     row["graph"] = None
 
@@ -143,6 +151,8 @@ def _two_sides(row: dict[str, Any]) -> None:
         (_only_gpu_null, "every target of every row of role worker is null"),
         (_mixed, "rows that are measured and simulated in one dataset: they are never mixed"),
         (_server_simulated, "rows that are measured and simulated in one dataset: they are never mixed"),
+        (_odd_provenance, "rows of provenance 'guessed': expected measured, simulated, published"),
+        (_no_provenance, "rows of provenance 'None': expected measured"),
         (_no_graph, "a row without a graph"),
         (_odd_side, "split_random"),
         (_two_sides, "split_architecture"),
@@ -153,6 +163,15 @@ def test_rows_that_nothing_can_be_learned_from(
 ) -> None:
     work.write(work.zoo(), tmp_path, change)
     assert said in refused(tmp_path)
+
+
+def test_a_row_that_does_not_say_its_run(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    path = work.write(work.zoo(), tmp_path)
+    runs = pq.read_table(path, columns=["run_id"])["run_id"].to_pylist()
+    work.rewrite(path, run_id=[None, *runs[1:]])
+    assert "a row without its run (run_id is null)" in refused(tmp_path)
 
 
 def test_no_rows_at_all(tmp_path: Path) -> None:
@@ -229,7 +248,8 @@ def test_a_target_that_is_no_number(tmp_path: Path, value: float) -> None:
         ("width", np.nan, "width is nan; what is unknown is null in a dataset"),
         ("network_rate_mbit", np.inf, "network_rate_mbit is inf; what is unknown is null"),
         ("bytes_received", np.nan, "bytes_received is nan; what is unknown is null"),
-        ("batch_size", -5, "batch_size is -5; expected 0 to 1e+18"),
+        ("batch_size", -5, "batch_size is -5; expected 1 or more"),
+        ("batch_size", 0, "batch_size is 0; expected 1 or more"),
         ("bytes_sent", -1e9, "bytes_sent is -1e+09; expected 0 to 1e+18"),
         ("net_rx_idle_s", -0.1, "net_rx_idle_s is -0.1; expected 0 to 1e+18"),
         ("net_rx_idle_s", 1e300, "net_rx_idle_s is 1e+300; expected 0 to 1e+18"),

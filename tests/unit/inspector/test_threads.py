@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -58,3 +60,20 @@ def test_few_rows_are_solved_by_one_thread_and_many_by_all(examples: Examples, m
     assert solvers() == before
     with solver_threads(FEW):
         assert solvers() == before
+
+
+def test_a_prediction_has_the_threads_that_suit_it(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    inspector = work.trained(examples).inspector
+    seen = []
+    network = type(inspector.networks[0])
+    answer = network.forward
+
+    def forward(self: Any, *inputs: Any) -> Any:
+        seen.append(torch.get_num_threads())
+        return answer(self, *inputs)
+
+    monkeypatch.setattr(network, "forward", forward)
+    with torch_threads(3):
+        inspector.predict(examples)
+        assert seen and set(seen) == {1}
+        assert torch.get_num_threads() == 3

@@ -22,7 +22,8 @@ SETTING = inspector_work.SETTING
         (("--grouping", "some"), "unknown grouping"),
         (("--hidden", "0"), "hidden: expected 1 to 4096"),
         (("--hidden", "99999999"), "hidden: expected 1 to 4096"),
-        (("--depth", "10000"), "depth: expected 1 to 1000"),
+        (("--depth", "10000"), "a number from 1 to 1000"),
+        (("--readout-steps", "0"), "readout_steps: unknown '0'"),
         (("--learning-rate", "nan"), "learning_rate"),
         (("--learning-rate", "inf"), "learning_rate"),
         (("--weight-decay", "-1"), "weight_decay: expected 0 or more"),
@@ -33,8 +34,10 @@ SETTING = inspector_work.SETTING
         (("--ensemble", "0"), "ensemble: expected at least 1"),
         (("--learning-rate", "0"), "learning_rate"),
         (("--dropout", "1"), "dropout"),
-        (("--seed", "-1"), "expected 0 or more"),
-        (("--tune", "0"), "expected at least 1"),
+        (("--seed", "-1"), "expected a whole number, 0 or more"),
+        (("--seed", "1.5"), "expected a whole number, 0 or more"),
+        (("--tune", "0"), "expected a whole number, at least 1"),
+        (("--tune", "x"), "expected a whole number, at least 1"),
         (("--transfer-from", "nowhere"), "no such file or folder"),
         (("--transfer-ratio", "0.5"), "goes with --transfer-from"),
         (("--compare-scratch",), "goes with --transfer-from"),
@@ -124,3 +127,59 @@ def test_a_second_training_in_the_same_folder_is_refused(
     with only_one(folder, "driple-train"):
         assert train() == 2
     assert "another driple-train" in capsys.readouterr().err
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--hidden", "9"), "hidden: the network to start from has"),
+        (("--split", "random"), "learned by the architecture split"),
+    ],
+)
+def test_a_transfer_that_is_refused_touches_nothing(
+    train: Callable[..., int],
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    assert train() == 0
+    (tmp_path / "kept").mkdir()
+    source = folder.rename(tmp_path / "kept" / SETTING)
+    assert train() == 0
+    before = files_of(folder)
+    assert any(name.startswith("training/") for name in before) and any(name.startswith("events/") for name in before)
+    assert train("--transfer-from", str(source), *options, small=False) == 2
+    assert message in capsys.readouterr().err
+    assert files_of(folder) == before
+
+
+def test_a_transfer_does_not_replace_what_it_starts_from(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train() == 0
+    before = files_of(folder)
+    for text in (SETTING, str(folder)):
+        assert train("--transfer-from", text, small=False) == 2
+        assert "in place of the one that it starts from; give another --output" in capsys.readouterr().err
+    assert files_of(folder) == before
+
+
+@pytest.mark.parametrize("name", ["training", "events", "report.md", "inspector.json"])
+def test_something_else_in_a_files_place_is_said_in_one_line(
+    train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder.mkdir(parents=True)
+    if "." in name:
+        (folder / name / "inside").mkdir(parents=True)
+    else:
+        (folder / name).write_text("not a folder")
+    assert train() == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert name in last and ("directory" in last or "exists" in last)
+    assert not list(folder.glob(".*.partial"))

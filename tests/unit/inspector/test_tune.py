@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import training_work as work
 
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, DripleError
 from driple.inspector import tune
 from driple.inspector.config import PRESETS
 from driple.inspector.examples import Examples
@@ -40,6 +40,28 @@ def test_trials_count_together_over_several_searches(examples: Examples, tmp_pat
     more = run(examples, tmp_path / "tune.db", 3, say=said.append)
     assert more.trials == len(said) == 3
     assert more.val_nrmse <= first.val_nrmse
+
+
+def test_a_trial_is_the_training_that_its_options_would_have(examples: Examples, tmp_path: Path) -> None:
+    best = run(examples, tmp_path / "tune.db", 2)
+    learned = train_inspector(examples, best.config).fits[0].history[1:]
+    assert min(row["val_nrmse"] for row in learned) == best.val_nrmse
+
+
+def test_trials_that_diverge_at_once_are_given_up(examples: Examples, tmp_path: Path) -> None:
+    said: list[str] = []
+    base = work.small(epochs=2, plain=False, learning_rate=1e30, clip=0.0)
+    with pytest.raises(DripleError, match="no trial of the search came to an end"):
+        search(
+            examples,
+            base,
+            2,
+            split="architecture",
+            storage=tmp_path / "tune.db",
+            fixed={*FEW, "learning_rate"},
+            say=said.append,
+        )
+    assert len(said) == 2 and all("given up" in line for line in said)
 
 
 def test_only_what_was_not_chosen_is_searched(examples: Examples, tmp_path: Path) -> None:

@@ -257,11 +257,13 @@ def _nearness(found: Found) -> list[str]:
 
 def _design(found: Found) -> list[str]:
     settings = found["settings"]
+    seeds = len(next(iter(found["choices"]["layer"].values()))["nrmse"][0])
     lines = [
         "## The design study",
         "",
         "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
-        f"seeds on {' and '.join(settings)}. What `driple` has is in bold.",
+        f"{seeds} seeds on {' and '.join(settings)}. What `driple` has is in bold. With 20 groups, log2N and sqrtN are "
+        "the same depth.",
         "",
         *head("choice", "option", *settings),
     ]
@@ -299,7 +301,7 @@ def draw(found: Found, folder: Path) -> None:
                     place + (number - 2) * 0.16,
                     statistics.mean(values),
                     0.15,
-                    yerr=statistics.pstdev(values),
+                    yerr=statistics.stdev(values) if len(values) > 1 else 0.0,
                     color=COLOURS[name],
                     label=name if place == 0 else None,
                 )

@@ -32,7 +32,8 @@ def percent(value: float | list[float] | None) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    return f"{100 * statistics.mean(values):.1f} ± {100 * statistics.pstdev(values):.1f}"
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{100 * statistics.mean(values):.1f} ± {100 * deviation:.1f}"
 
 
 def within(values: Iterable[float], digits: int = 0) -> str:

@@ -184,9 +184,9 @@ def _train(
         shutil.rmtree(states, ignore_errors=True)
     for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
         left.unlink()
-    if arguments.compare_scratch:
-        _warm_up(arguments, examples, config)
     try:
+        if arguments.compare_scratch:
+            _warm_up(arguments, examples, config)
         trained = _learn(arguments, folder, examples, config, transfer, states)
     except KeyboardInterrupt:
         kept = "; --resume goes on" if any(states.glob("*.safetensors")) else ""
@@ -246,7 +246,7 @@ def _warm_up(arguments: argparse.Namespace, examples: Examples, config: Inspecto
     from driple.inspector.config import changed
     from driple.inspector.learn import train_inspector
 
-    train_inspector(
+    once = train_inspector(
         examples,
         changed(config, epochs=1, ensemble=1),
         split=_split(arguments),
@@ -254,6 +254,8 @@ def _warm_up(arguments: argparse.Namespace, examples: Examples, config: Inspecto
         execution=arguments.execution,
         threads=arguments.threads,
     )
+    if once.interrupted:
+        raise KeyboardInterrupt
 
 
 def _learn(

@@ -18,6 +18,7 @@ import training_work as work
 
 from driple.inspector.checkpoint import load
 from driple.inspector.interrupts import HeldBack
+from driple.inspector.loop import Loop
 from driple.inspector.progress import Progress
 
 SETTING = inspector_work.SETTING
@@ -69,6 +70,31 @@ def test_ctrl_c_before_the_first_epoch_leaves_what_was_there(
     assert [name for name in before if name not in ("events", "training")] == sorted(
         path.name for path in folder.iterdir() if path.name not in ("events", "training")
     )
+
+
+def test_ctrl_c_while_a_comparison_warms_up_ends_it(
+    train: Callable[..., int],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert train() == 0
+    (tmp_path / "kept").mkdir()
+    source = folder.rename(tmp_path / "kept" / folder.name)
+    step, steps = Loop.step, []
+
+    def pressed(loop: Loop) -> None:
+        steps.append(loop)
+        if len(steps) == 2:  # the first epoch of the warm-up
+            raise KeyboardInterrupt
+        step(loop)
+
+    monkeypatch.setattr(Loop, "step", pressed)
+    capsys.readouterr()
+    assert train("--transfer-from", str(source), "--compare-scratch", small=False) == 130
+    assert "no inspector is written" in capsys.readouterr().err
+    assert len(steps) == 2 and not (folder / "inspector.json").exists()
 
 
 def press(*_: Any, **__: Any) -> None:

@@ -23,6 +23,7 @@ from driple.inspector.config import NetworkConfig
 from driple.inspector.depth import depends_on_graph, depth
 from driple.inspector.executions.graphs import Graphs
 from driple.inspector.fast.chain import chain_by_kernel
+from driple.inspector.fast.plainchain import chain_in_place
 from driple.inspector.layers.chain import chain
 from driple.inspector.layers.gru import StateCell
 from driple.inspector.layers.table import layer
@@ -135,9 +136,10 @@ class Network(nn.Module):  # type: ignore[misc]
         steps = [after - before for before, after in zip(begin, end, strict=True)]
         cell = self.late_cell if late else self.cell
         if self.config.shared and not self.config.jump and max(steps) > 0:
-            last = chain_by_kernel(graphs, x, layer_at(0), layer_at(1), cell, steps)
-            if last is not None:
-                return last
+            for quick in (chain_by_kernel, chain_in_place):
+                last = quick(graphs, x, layer_at(0), layer_at(1), cell, steps)
+                if last is not None:
+                    return last
         states = chain(graphs, x, layer_at, cell, steps)
         if self.config.jump:
             return torch.cat([state, *states], dim=-1)

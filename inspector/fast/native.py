@@ -18,13 +18,16 @@ PANEL = 16
 
 def kernels_for(graphs: Graphs, x: Tensor, weights: Sequence[Tensor]) -> ctypes.CDLL | None:
     """The library, if it can compute on these: a dense batch, plain float32 numbers on the CPU."""
-    if not isinstance(graphs, DenseGraphs) or not graphs.counts:
-        return None
-    if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (x, graphs.adjacency, *weights)):
-        return None
-    if torch.is_autocast_enabled("cpu"):
+    if not isinstance(graphs, DenseGraphs) or not graphs.counts or not plain_floats(x, graphs.adjacency, *weights):
         return None
     return library()
+
+
+def plain_floats(*tensors: Tensor) -> bool:
+    """Whether all are float32 numbers on the CPU, and are to be computed with as such."""
+    return not torch.is_autocast_enabled("cpu") and all(
+        t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors
+    )
 
 
 def pointers(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

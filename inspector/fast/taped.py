@@ -1,4 +1,4 @@
-"""Taped: a native kernel in torch's chain of gradients. What its backward pass needs is on a tape."""
+"""Taped: what has gradients of its own in torch's chain of them. What its backward pass needs is on a tape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from driple.inspector.fast.tape import give_back
 
 
 class Taped(torch.autograd.Function):  # type: ignore[misc]
-    """Runs the kernel of a batch: `tape()`, `forward(tensors, tape)`, `backward(up, tensors, tape, wants_x)`."""
+    """Runs a batch: `tape()`, `forward(tensors, tape)`, `backward(up, tensors, tape, wants_x)`; x is the first."""
 
     @staticmethod
     def forward(ctx: Any, batch: Any, *tensors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The native kernels: the same values and gradients as the plain way, and the plain way wherever they cannot serve."""
+"""Faster ways, native kernels and gradients written out: the same values and gradients, wherever they serve."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from driple.inspector.executions.dense import DenseGraphs, dense
 from driple.inspector.fast import library as library_module
 from driple.inspector.fast.chain import chain_by_kernel
 from driple.inspector.fast.library import SWITCH, library
+from driple.inspector.fast.plainchain import chain_in_place
 from driple.inspector.fast.set2set import set2set_by_kernel
 from driple.inspector.layers.chain import chain
 from driple.inspector.layers.gcn import GcnLayer
@@ -56,6 +57,9 @@ class Parts:
     def by_kernel(self, graphs: DenseGraphs, x: Tensor, steps: Sequence[int]) -> Tensor | None:
         return chain_by_kernel(graphs, x, self.first, self.other, self.cell, steps)
 
+    def in_place(self, graphs: DenseGraphs, x: Tensor, steps: Sequence[int]) -> Tensor | None:
+        return chain_in_place(graphs, x, self.first, self.other, self.cell, steps)
+
     def plainly(self, graphs: DenseGraphs, x: Tensor, steps: Sequence[int]) -> Tensor:
         return chain(graphs, x, lambda step: self.other if step else self.first, self.cell, steps)[-1]
 
@@ -85,6 +89,52 @@ def test_the_chain_is_equal_in_values_and_gradients(needs_kernels: None, sizes: 
     of = [x, *parts.weights]
     for a, b in zip(gradients(one, up, of), gradients(other, up, of), strict=True):
         assert_equal(a, b)
+
+
+@pytest.mark.parametrize("hidden", [16, 23])
+@pytest.mark.parametrize("steps", [2, 3, 30])
+@pytest.mark.parametrize("sizes", [EQUAL, RAGGED, (90,) * 3, (90, 60, 7)])  # the large ones have few edges for it
+def test_the_chain_with_gradients_written_out_is_equal(sizes: Sequence[int], steps: int, hidden: int) -> None:
+    graphs, parts = graphs_of(sizes), Parts(hidden)
+    x = graphs.features.clone().requires_grad_()
+    one, other = (way(graphs, x, [steps] * len(sizes)) for way in (parts.in_place, parts.plainly))
+    assert one is not None and other is not None
+    assert_equal(one, other)
+    with torch.no_grad():
+        inferred = parts.in_place(graphs, x, [steps] * len(sizes))
+    assert inferred is not None and torch.equal(inferred, one)
+    up, of = torch.randn(other.shape), [x, *parts.weights]
+    for a, b in zip(gradients(one, up, of), gradients(other, up, of), strict=True):
+        assert_equal(a, b)
+
+
+def test_gradients_written_out_are_those_of_what_learns() -> None:
+    """As in a transfer: some weights are frozen, and states come from before."""
+    graphs, parts = graphs_of(EQUAL), Parts(16)
+    parts.other.requires_grad_(False)
+    state = torch.randn(len(EQUAL), max(EQUAL), 16)
+    steps, of = [4] * len(EQUAL), list(parts.cell.parameters())
+    one = chain_in_place(graphs, state, parts.other, parts.other, parts.cell, steps)
+    other = chain(graphs, state, lambda step: parts.other, parts.cell, steps)[-1]
+    assert_equal(one, other)
+    assert one is not None
+    up = torch.randn(other.shape)
+    for a, b in zip(gradients(one, up, of), gradients(other, up, of), strict=True):
+        assert_equal(a, b)
+    assert parts.other.weight.grad is None
+
+
+def test_what_is_not_written_out_is_left_to_autograd() -> None:
+    graphs, parts = graphs_of((5, 5)), Parts(16)
+    assert parts.in_place(graphs, graphs.features, (2, 2)) is not None
+    for steps in ((1, 1), (2, 3)):
+        assert parts.in_place(graphs, graphs.features, steps) is None
+    assert Parts(16, "state").in_place(graphs, graphs.features, (2, 2)) is None
+    assert chain_in_place(object(), graphs.features, parts.first, parts.other, parts.cell, (2, 2)) is None  # type: ignore[arg-type]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert parts.in_place(graphs, graphs.features, (2, 2)) is None
+    double = DenseGraphs(graphs.features.double(), graphs.adjacency.double(), graphs.counts)
+    assert parts.in_place(double, double.features, (2, 2)) is None
 
 
 @pytest.mark.parametrize("sizes", [EQUAL, RAGGED])
@@ -162,7 +212,8 @@ def test_a_second_backward_pass_says_what_to_do(needs_kernels: None) -> None:
     graphs, parts, lstm = graphs_of((5, 5)), Parts(16), torch.nn.LSTMCell(32, 16)
     state = parts.by_kernel(graphs, graphs.features, (2, 2))
     assert state is not None
-    for result in (state, set2set_by_kernel(graphs, state.detach(), lstm, (5, 5))):
+    written_out = parts.in_place(graphs, graphs.features, (2, 2))
+    for result in (state, written_out, set2set_by_kernel(graphs, state.detach(), lstm, (5, 5))):
         assert result is not None
         result.sum().backward(retain_graph=True)
         with pytest.raises(RuntimeError, match="again first"):

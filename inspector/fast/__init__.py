@@ -1,1 +1,3 @@
-"""Native kernels for the published network's two long loops, built on first use where there is a C++ compiler."""
+"""Faster ways through the published network: native kernels for its two long loops, built on first use where there is a
+C++ compiler, and elsewhere plain torch with gradients written out.
+"""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from driple.inspector.config import InspectorConfig, changed, preset
 from driple.inspector.examples import Examples
+from driple.inspector.facts import forget_facts
 from driple.inspector.features import Featuriser
 from driple.inspector.learn import Trained, train_inspector
 from driple.inspector.scores import scores
@@ -101,6 +102,7 @@ def race(
     epochs: list[tuple[float, float]] = []
     gc.collect()  # what others left behind is not cleared away on this one's time
     forget_wirings()
+    forget_facts()
     begin = time.perf_counter()
 
     def watch(member: int, epoch: Epoch) -> None:

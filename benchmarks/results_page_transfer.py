@@ -9,7 +9,7 @@ from results_text import COLOURS, Found, head, spread
 
 CLOCKS = {
     "loop": "epochs",
-    "fitted": "with reading the source, scaling, plain model",
+    "fitted": "with reading the source, facts, plain model",
     "all": "with the grouping of graphs too",
 }
 

@@ -6,7 +6,7 @@ every setting but the source's, all rows, one network, `half` tuned. By the cloc
 NRMSE that both reach:
 
     loop    epochs, which is what the authors' program times: its clock starts before the first, with all data loaded
-    fitted  and what comes before them: the source is read, rows are scaled, the plain model is fitted
+    fitted  and what comes before them: the source is read, graphs are summed up to facts, the plain model is fitted
     all     and the division of graphs into groups, which the authors' datasets come with
 
 Medians over seeds count. The paper says "up to 7.3x".

@@ -22,7 +22,7 @@ from typing import Dict, Optional, Sequence
 
 from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
-from driple.contracts.rundir import replacing
+from driple.contracts.run_dir import replacing
 
 PROG = "python -m driple.agents.bundle"
 
@@ -34,7 +34,7 @@ if sys.argv[1:2] == ["steward"]:
     import gc, os
     del sys.argv[1]
     gc.disable()  # all that is loaded stays
-    from driple.agents.cli_steward import main
+    from driple.agents.cli_daemon import main
     gc.freeze()
     gc.enable()
     code = main()
@@ -84,8 +84,9 @@ def archive() -> bytes:
 def _contents() -> Dict[str, bytes]:
     contents = {"__main__.py": _MAIN.encode(), "driple/__init__.py": b""}
     for room in ("agents", "contracts"):
-        for path in _folder(f"driple.{room}").glob("*.py"):
-            name, source = f"driple/{room}/{path.name}", path.read_bytes()
+        folder = _folder(f"driple.{room}")
+        for path in folder.rglob("*.py"):
+            name, source = f"driple/{room}/{path.relative_to(folder).as_posix()}", path.read_bytes()
             contents[name] = source
             with suppress(ValueError):  # Python 3.14 has constants that the format has not: hosts compile that one
                 contents[f"{name}c"] = _compiled(name, source)

@@ -8,7 +8,7 @@ INTERRUPTED = 130
 def main(argv: list[str] | None = None) -> int:
     """As `command_line.main`. Nothing is imported before it: Ctrl-C while things load is no reason for a traceback."""
     try:
-        from driple.agents import command_line
+        from driple.agents.sampler import command_line
 
         return command_line.main(argv)
     except KeyboardInterrupt:

@@ -30,11 +30,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pages import machine, parser_of, publish
 
+from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
-from driple.contracts.plain import to_plain
-from driple.contracts.runspec import JobSpec
-from driple.pipeline.engine import Engine, connected
-from driple.pipeline.rows import Request, RunRows, inputs_sha256, work
+from driple.contracts.run_spec import JobSpec
+from driple.pipeline.datasets.engine import Engine, connected
+from driple.pipeline.datasets.run_rows import Request, RunRows, inputs_sha256, work
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 WARM_UP = 4

@@ -20,9 +20,9 @@ from pathlib import Path
 from pages import machine, parser_of, publish
 
 from driple.contracts.manifest import SEALED, Manifest
-from driple.contracts.rundir import RunPaths
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.plan import plan
+from driple.contracts.run_dir import RunPaths
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.planning.plan import plan
 
 COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report")
 BASELINE = "python -c pass"

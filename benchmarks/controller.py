@@ -28,8 +28,8 @@ from controller_report import markdown, verdicts
 from controller_runs import HOSTS, sweep
 from pages import machine, parser_of, publish
 
-from driple.orchestrator.agent import build_agent
-from driple.orchestrator.lab.client import Lab
+from driple.orchestrator.hosts.agent_file import build_agent
+from driple.orchestrator.lab.lab_client import Lab
 
 FEW, MANY_HOSTS = 4, 32
 LIMIT_S = 120.0

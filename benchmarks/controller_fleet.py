@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from driple.orchestrator.agent import Agent
-from driple.orchestrator.fleet import MANY, Fleet
+from driple.orchestrator.attempt.prepare import ask_each
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.host_pool import MANY, Fleet
 from driple.orchestrator.hosts.ssh import SshHost
-from driple.orchestrator.inventory import HostSpec
-from driple.orchestrator.lab.client import Lab
-from driple.orchestrator.preparing import ask_each
-from driple.orchestrator.station import Station
+from driple.orchestrator.lab.lab_client import Lab
 
 FETCHED_BYTES = 100_000
 SPEC = "x" * 2000

@@ -12,19 +12,20 @@ from typing import Any
 from unittest.mock import patch
 
 from driple.contracts.errors import RunFailed
-from driple.orchestrator import collect, lifecycle
-from driple.orchestrator.agent import Agent
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.fleet import Fleet
-from driple.orchestrator.kinds import lab_cluster
-from driple.orchestrator.lab.client import Lab
-from driple.orchestrator.lifecycle import Attempt
-from driple.orchestrator.links import Links
-from driple.orchestrator.plan import PlannedRun, plan
-from driple.orchestrator.provenance import provenance
-from driple.orchestrator.starting import Starter
-from driple.orchestrator.station import Station
-from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
+from driple.orchestrator.attempt import attempt as lifecycle
+from driple.orchestrator.attempt import fetch
+from driple.orchestrator.attempt.attempt import Attempt
+from driple.orchestrator.attempt.data_network import Links
+from driple.orchestrator.attempt.task_start import Starter
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.backends import lab_cluster
+from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.lab.lab_client import Lab
+from driple.orchestrator.planning.plan import PlannedRun, plan
+from driple.orchestrator.sweep.provenance import provenance
+from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
 
 SETTING = "cpu-p2w2-1g"
 HOSTS = 4
@@ -50,8 +51,8 @@ DOORS: tuple[tuple[Any, str, str], ...] = (
     (Station, "probe_clock", "clock probes, before and after"),
     (Starter, "started", STARTED),
     (Attempt, "_finish", END),
-    (collect, "fetch", "fetch and verify files"),
-    (collect, "seal", "seal"),
+    (fetch, "fetch", "fetch and verify files"),
+    (fetch, "seal", "seal"),
     (Attempt, "remove_folders", "remove what is on the hosts"),
 )
 """Owner, function, and what its time is called."""

@@ -25,8 +25,8 @@ from typing import Any
 
 from pages import machine, parser_of, publish
 
-from driple.pipeline.graph import OpGraph, group, published_frequency, read_graph, undirected
-from driple.pipeline.graphs.fluid import communities
+from driple.pipeline.graph.fluid_communities import communities
+from driple.pipeline.graph.public import OpGraph, group, published_frequency, read_graph, undirected
 
 # By name: neither has types, and mypy need not know whether they are there.
 igraph: Any = importlib.import_module("igraph")

@@ -26,14 +26,14 @@ from inspector_peer import published_network
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from driple.contracts.rundir import replacing
-from driple.inspector.config import PRESETS
-from driple.inspector.executions.dense import DenseGraphs
-from driple.inspector.facts import FACTS
-from driple.inspector.fast.library import SWITCH, library
-from driple.inspector.features import NAMES
-from driple.inspector.network import Network
-from driple.inspector.published import OUR_NAME
+from driple.contracts.run_dir import replacing
+from driple.inspector.data.node_features import NAMES
+from driple.inspector.data.workload_features import FACTS
+from driple.inspector.model.model_config import PRESETS
+from driple.inspector.model.published_checkpoint import OUR_NAME
+from driple.inspector.network.batching.dense import DenseGraphs
+from driple.inspector.network.graph_network import Network
+from driple.inspector.network.native.kernel_library import SWITCH, library
 
 SIZES, TRAIN, VALIDATE, BATCH, PREDICTIONS = (100, 20), 192, 64, 32, 20
 FEATURES, OUTPUTS = 3, 12

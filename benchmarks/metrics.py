@@ -23,9 +23,9 @@ import sklearn
 from pages import machine, parser_of, publish
 from sklearn.cluster import KMeans
 
-from driple.pipeline.bib import measure
-from driple.pipeline.series import BUSY, NETWORK, Series
-from driple.pipeline.twomeans import two_means
+from driple.pipeline.bursts.burst_metrics import measure
+from driple.pipeline.bursts.two_means import two_means
+from driple.pipeline.traces.series import BUSY, NETWORK, Series
 
 HZ = 100
 KINDS = {"gpu": BUSY, "gpu_mem": BUSY, "net_tx": NETWORK, "net_rx": NETWORK}

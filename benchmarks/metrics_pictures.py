@@ -16,13 +16,13 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
-from driple.pipeline.bib import BURST_IDLE_BURST, Analysis, Bib, analyse  # noqa: E402
-from driple.pipeline.load import load_run  # noqa: E402
-from driple.pipeline.metrics import resource_series, step_time_s  # noqa: E402
-from driple.pipeline.plot import draw  # noqa: E402
-from driple.pipeline.series import BUSY, NETWORK, Series  # noqa: E402
-from driple.pipeline.spans import grid, spans_of  # noqa: E402
-from driple.pipeline.twomeans import two_means  # noqa: E402
+from driple.pipeline.bursts.burst_metrics import BURST_IDLE_BURST, Analysis, Bib, analyse  # noqa: E402
+from driple.pipeline.bursts.burst_plot import draw  # noqa: E402
+from driple.pipeline.bursts.spans import grid, spans_of  # noqa: E402
+from driple.pipeline.bursts.task_metrics import resource_series, step_time_s  # noqa: E402
+from driple.pipeline.bursts.two_means import two_means  # noqa: E402
+from driple.pipeline.traces.load_run import load_run  # noqa: E402
+from driple.pipeline.traces.series import BUSY, NETWORK, Series  # noqa: E402
 
 RUNS = Path(__file__).resolve().parents[1] / "tests/data/runs"
 
@@ -95,7 +95,7 @@ def held(out: Path) -> None:
     gain = np.where(busy, 9e6 * random.uniform(0.9, 1.1, 1200)[update], 2e3)
     new = np.r_[True, update[1:] != update[:-1]]
     count = np.cumsum(np.where(new, gain, 0.0))
-    from driple.pipeline.rates import rate
+    from driple.pipeline.traces.rates import rate
 
     raw = Series("rate of each read", t[1:], np.diff(count) / np.diff(t), "B/s", NETWORK, 0.01)
     found = rate(t, count)

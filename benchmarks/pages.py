@@ -9,7 +9,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.rundir import replacing
+from driple.contracts.run_dir import replacing
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:

@@ -22,9 +22,9 @@ from typing import Any
 from pages import machine, parser_of, publish
 
 from driple.contracts.setting import Setting
-from driple.inspector.asking import Asked, questions
-from driple.inspector.oracle import Oracle
-from driple.pipeline.graph import forget_wirings, read_graph
+from driple.inspector.predict.predictor import Oracle
+from driple.inspector.predict.request import Asked, questions
+from driple.pipeline.graph.public import forget_wirings, read_graph
 
 SETTING = "cpu-p2w2-1g"
 MODELS = ("lenet", "mobilenet", "resnet56", "gpt2_small", "densenet121", "nasnet")

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from results_contest import PAPER_EPOCHS, Race, contestants, figures, overall, race, say, settings_in, timed
 
-from driple.inspector import baselines
-from driple.inspector.data import read_examples
-from driple.inspector.examples import Examples
-from driple.inspector.learn import Trained
-from driple.inspector.nearness import Neighbourhood
-from driple.inspector.trainingrows import TrainingRows
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Examples
+from driple.inspector.evaluation import baselines
+from driple.inspector.model.training_rows import TrainingRows
+from driple.inspector.predict.novelty import Neighbourhood
+from driple.inspector.training.train_inspector import Trained
 
 SEEDS = {"architecture": 5, "random": 2}
 

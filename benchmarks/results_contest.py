@@ -13,15 +13,15 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.inspector.config import InspectorConfig, changed, preset
-from driple.inspector.examples import Examples
-from driple.inspector.facts import forget_facts
-from driple.inspector.features import Featuriser
-from driple.inspector.learn import Trained, train_inspector
-from driple.inspector.scores import scores
-from driple.inspector.start import Transfer
-from driple.inspector.train import Epoch
-from driple.pipeline.graph import forget_wirings
+from driple.inspector.data.examples import Examples
+from driple.inspector.data.node_features import Featuriser
+from driple.inspector.data.workload_features import forget_facts
+from driple.inspector.evaluation.scores import scores
+from driple.inspector.model.model_config import InspectorConfig, changed, preset
+from driple.inspector.training.initialisation import Transfer
+from driple.inspector.training.train_inspector import Trained, train_inspector
+from driple.inspector.training.train_network import Epoch
+from driple.pipeline.graph.public import forget_wirings
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Made = TypeVar("Made")

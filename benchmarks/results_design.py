@@ -11,9 +11,9 @@ from typing import Any
 
 from results_contest import contestants, figures, overall, say, settings_in
 
-from driple.inspector.config import GRUS, LAYERS, READOUTS, changed
-from driple.inspector.data import read_examples
-from driple.inspector.learn import train_inspector
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.model.model_config import GRUS, LAYERS, READOUTS, changed
+from driple.inspector.training.train_inspector import train_inspector
 
 SEEDS = 2
 SETTINGS = 2

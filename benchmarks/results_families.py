@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from results_contest import contestants, figures, overall, say, settings_in
 
-from driple.inspector import baselines
-from driple.inspector.config import changed
-from driple.inspector.data import read_examples
-from driple.inspector.examples import Examples
-from driple.inspector.learn import train_inspector
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Examples
+from driple.inspector.evaluation import baselines
+from driple.inspector.model.model_config import changed
+from driple.inspector.training.train_inspector import train_inspector
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Learn: TypeAlias = Callable[[Examples, int], FloatArray]

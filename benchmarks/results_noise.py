@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from results_contest import settings_in
 
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.examples import WORKLOAD
+from driple.inspector.data.examples import WORKLOAD
 
 ROLE = "worker"
 LEAST = 3

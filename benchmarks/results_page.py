@@ -13,8 +13,8 @@ from results_text import COLOURS, Found, all_of, head, mean_of, percent, spread,
 from scipy.stats import spearmanr
 
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.config import preset
-from driple.inspector.nearness import VERDICTS
+from driple.inspector.model.model_config import preset
+from driple.inspector.predict.novelty import VERDICTS
 
 MAIN = ("driple", "trees", "ridge", "paper", "mean")
 

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from results_contest import SOURCE, figures, say, settings_in
 
-from driple.inspector.checkpoint import save
-from driple.inspector.config import changed, preset
-from driple.inspector.data import read_examples
-from driple.inspector.learn import Trained, train_inspector
-from driple.inspector.source import find_source
-from driple.inspector.start import Transfer
-from driple.inspector.train import Epoch
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.model.inspector_folder import save
+from driple.inspector.model.model_config import changed, preset
+from driple.inspector.training.initialisation import Transfer
+from driple.inspector.training.train_inspector import Trained, train_inspector
+from driple.inspector.training.train_network import Epoch
+from driple.inspector.training.transfer_source import find_source
 
 SPLIT = "architecture"
 SCRATCH, TUNED = "scratch", ("half", "mlp")

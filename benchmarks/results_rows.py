@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from results_contest import SOURCE, contestants, figures, race, say, settings_in
 
-from driple.inspector import baselines
-from driple.inspector.checkpoint import save
-from driple.inspector.comparison import compare
-from driple.inspector.data import read_examples
-from driple.inspector.examples import Examples
-from driple.inspector.learn import Trained, train_inspector
-from driple.inspector.source import find_source
-from driple.inspector.start import Transfer
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Examples
+from driple.inspector.evaluation import baselines
+from driple.inspector.model.inspector_folder import save
+from driple.inspector.training.initialisation import Transfer
+from driple.inspector.training.scratch_comparison import compare
+from driple.inspector.training.train_inspector import Trained, train_inspector
+from driple.inspector.training.transfer_source import find_source
 
 SPLIT = "architecture"
 SIZES = (20, 40, 80, 160)

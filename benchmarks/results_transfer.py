@@ -20,13 +20,13 @@ from typing import Any
 
 from results_contest import SOURCE, Race, contestants, figures, race, say, settings_in
 
-from driple.inspector.checkpoint import save
-from driple.inspector.comparison import compare
-from driple.inspector.data import read_examples
-from driple.inspector.examples import Examples
-from driple.inspector.learn import train_inspector
-from driple.inspector.source import find_source
-from driple.inspector.start import Transfer
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Examples
+from driple.inspector.model.inspector_folder import save
+from driple.inspector.training.initialisation import Transfer
+from driple.inspector.training.scratch_comparison import compare
+from driple.inspector.training.train_inspector import train_inspector
+from driple.inspector.training.transfer_source import find_source
 
 SPLIT = "architecture"
 SEEDS = range(1000, 1030)

@@ -3,7 +3,8 @@
     python benchmarks/simulated_zoo.py experiments/lab-p1w2.yaml --graphs /tmp/graphs --out /tmp/simulated \
         --setting cpu-p1w2-1g --setting v100-p2w2-40g
 
-Graphs are extracted once and stay in their folder; the targets come of the cost model in pipeline/simulated.py.
+Graphs are extracted once and stay in their folder; the targets come from
+pipeline/datasets/simulated_targets.py.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.plain import from_plain
-from driple.contracts.runspec import Workload
+from driple.contracts.json_values import from_plain
+from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.pipeline.graph import OpGraph, read_graph
-from driple.pipeline.simulated import write_dataset
-from driple.workloads import extract
-from driple.workloads.job import job_without_hosts
+from driple.pipeline.datasets.simulated_targets import write_dataset
+from driple.pipeline.graph.public import OpGraph, read_graph
+from driple.workloads.graphs import extract
+from driple.workloads.runtime.job import job_without_hosts
 
 # A graph names devices of a setting; which one it is changes nothing of a worker's ops.
 GRAPHS_OF = Setting.parse("cpu-p1w2-1g")

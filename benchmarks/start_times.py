@@ -23,10 +23,10 @@ from pathlib import Path
 
 from pages import machine, parser_of, publish
 
-from driple.contracts.rundir import file_name
-from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec
+from driple.contracts.run_dir import file_name
+from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec
 from driple.contracts.setting import Setting
-from driple.workloads.job import workload_of
+from driple.workloads.runtime.job import workload_of
 
 COMMAND = [sys.executable, "-m", "driple.workloads.cli"]
 SETTING = Setting.parse("cpu-p2w2-1g")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, NoReturn
 
-from driple.contracts.guard import Main, command, printable
+from driple.contracts.command_guard import Main, command, printable
 
 __all__ = ["CommandParser", "Main", "command", "printable"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
 from driple.contracts.errors import BadInput, CorruptRun, shown
-from driple.contracts.plain import from_plain, to_plain
-from driple.contracts.rundir import replacing
-from driple.contracts.runspec import RunSpec
+from driple.contracts.json_values import from_plain, to_plain
+from driple.contracts.run_dir import replacing
+from driple.contracts.run_spec import RunSpec
 
 SCHEMA_VERSION = 1
 

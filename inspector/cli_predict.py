@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput, BadSetting, UnknownName
-from driple.contracts.runspec import SHARDINGS, UPDATES
+from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, OPTIMISERS
 
 if TYPE_CHECKING:
-    from driple.inspector.answer import Answer
-    from driple.pipeline.graph import OpGraph
+    from driple.inspector.predict.prediction import Answer
+    from driple.pipeline.graph.public import OpGraph
 
 UNUSED = ("matplotlib", "pandas")
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.plot is not None:
         _plot(arguments.plot, answers)
     if arguments.json:
-        from driple.inspector.answer import to_json
+        from driple.inspector.predict.prediction import to_json
 
         print(json.dumps(to_json(answers), indent=1, allow_nan=False))
         return 0
@@ -154,10 +154,11 @@ def _answers(
     arguments: argparse.Namespace, settings: tuple[Setting, ...], sizes: tuple[int, ...], updates: tuple[str, ...]
 ) -> list[Answer]:
     # Only now: --help must not wait for what the work needs.
-    from driple.inspector import asking, graphcache, shelf
+    from driple.inspector.model import store
+    from driple.inspector.predict import graph_cache, request
 
     own = ":" in (arguments.model or "")
-    asked = asking.Asked(
+    asked = request.Asked(
         settings=settings,
         model=None if own else arguments.model,
         graph=arguments.graph,
@@ -171,17 +172,17 @@ def _answers(
         sharding=arguments.sharding,
         graph_device=arguments.graph_device,
     )
-    questions = asking.questions(asked)
-    folders = {str(one): shelf.find(arguments.inspectors, str(one), arguments.role) for one in settings}
-    files = asking.read_files(questions)
-    wanted = [one.source for one in questions if isinstance(one.source, graphcache.Wanted)]
-    made = graphcache.graphs_of(wanted, graphcache.cache_folder(), say=_say, fresh=arguments.fresh)
+    questions = request.questions(asked)
+    folders = {str(one): store.find(arguments.inspectors, str(one), arguments.role) for one in settings}
+    files = request.read_files(questions)
+    wanted = [one.source for one in questions if isinstance(one.source, graph_cache.Wanted)]
+    made = graph_cache.graphs_of(wanted, graph_cache.cache_folder(), say=_say, fresh=arguments.fresh)
 
-    def graph_of(question: asking.Question) -> OpGraph:
+    def graph_of(question: request.Question) -> OpGraph:
         source = question.source
-        return files[source] if isinstance(source, asking.File) else made[source]
+        return files[source] if isinstance(source, request.File) else made[source]
 
-    from driple.inspector.oracle import answers
+    from driple.inspector.predict.predictor import answers
 
     return answers(questions, folders, arguments.datasets, graph_of)
 
@@ -201,17 +202,17 @@ def _whole_installation() -> Iterator[None]:
 
 def _lines(answers: Sequence[Answer]) -> list[str]:
     if len(answers) == 1:
-        from driple.inspector import answertext
+        from driple.inspector.predict import prediction_text
 
-        return answertext.one(answers[0])
-    from driple.inspector import whatif
+        return prediction_text.one(answers[0])
+    from driple.inspector.predict import what_if
 
-    return whatif.lines(answers)
+    return what_if.lines(answers)
 
 
 def _plot(path: Path, answers: Sequence[Answer]) -> None:
     try:
-        from driple.inspector.whatifplot import draw
+        from driple.inspector.predict.prediction_plot import draw
     except ImportError:
         raise BadInput("--plot: matplotlib is not installed: pip install 'driple[pipeline]'") from None
     draw(path, answers)

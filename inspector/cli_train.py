@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from driple.contracts.command import command, printable
 from driple.contracts.errors import BadInput, RunFailed
-from driple.contracts.onlyone import only_one
-from driple.contracts.rundir import NO_ROOM
-from driple.inspector import options
-from driple.inspector.progress import Progress
+from driple.contracts.folder_lock import only_one
+from driple.contracts.run_dir import NO_ROOM
+from driple.inspector.training import options
+from driple.inspector.training.progress import Progress
 
 if TYPE_CHECKING:
-    from driple.inspector.config import InspectorConfig
-    from driple.inspector.evaluation import Evaluation
-    from driple.inspector.examples import Examples
-    from driple.inspector.inspector import Inspector
-    from driple.inspector.learn import Trained
-    from driple.inspector.start import Transfer
-    from driple.inspector.train import Epoch
+    from driple.inspector.data.examples import Examples
+    from driple.inspector.evaluation.error_table import Evaluation
+    from driple.inspector.model.inspector import Inspector
+    from driple.inspector.model.model_config import InspectorConfig
+    from driple.inspector.training.initialisation import Transfer
+    from driple.inspector.training.train_inspector import Trained
+    from driple.inspector.training.train_network import Epoch
 
 INTERRUPTED = 130
 
@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.check(arguments)
     # Only now: --help must not wait for what the work needs.
     from driple.contracts.setting import Setting
-    from driple.inspector.checkpoint import folder_of
-    from driple.inspector.data import read_examples
+    from driple.inspector.data.dataset_rows import read_examples
+    from driple.inspector.model.inspector_folder import folder_of
 
     with suppress(ImportError):
         import_module("pandas")  # pyarrow would, where there is one, and swallow a Ctrl-C that comes meanwhile
@@ -91,8 +91,8 @@ def _check(
     folder: Path,
 ) -> None:
     """Finds now what the training would find later."""
-    from driple.inspector.examples import enough
-    from driple.inspector.start import same_network, same_rows
+    from driple.inspector.data.examples import enough
+    from driple.inspector.training.initialisation import same_network, same_rows
 
     enough(examples, _split(arguments))
     examples.recipe(config.grouping)
@@ -115,8 +115,8 @@ def _split(arguments: argparse.Namespace) -> str:
 def _transfer(arguments: argparse.Namespace, setting: str) -> Transfer | None:
     if arguments.transfer_from is None:
         return None
-    from driple.inspector.source import find_source
-    from driple.inspector.start import Transfer
+    from driple.inspector.training.initialisation import Transfer
+    from driple.inspector.training.transfer_source import find_source
 
     ratio = 0.5 if arguments.transfer_ratio is None else arguments.transfer_ratio
     if not 0 < ratio < 1:
@@ -143,7 +143,7 @@ def _config(arguments: argparse.Namespace, transfer: Transfer | None) -> Inspect
 
 
 def _tune(arguments: argparse.Namespace, folder: Path, examples: Examples, config: InspectorConfig) -> InspectorConfig:
-    from driple.inspector.tune import search
+    from driple.inspector.training.tune import search
 
     progress = Progress()
     try:
@@ -175,9 +175,9 @@ def _train(
     config: InspectorConfig,
     transfer: Transfer | None,
 ) -> int:
-    from driple.inspector.checkpoint import save
-    from driple.inspector.interrupts import HeldBack
-    from driple.inspector.trainingrows import TrainingRows, save_rows
+    from driple.inspector.model.inspector_folder import save
+    from driple.inspector.model.training_rows import TrainingRows, save_rows
+    from driple.inspector.training.interrupts import HeldBack
 
     states = folder / "training"
     if not arguments.resume:
@@ -230,7 +230,7 @@ def _tell(
     if transfer is not None:
         about["transfer"] = dict(trained.inspector.transferred_from or {})
     if arguments.compare_scratch:
-        from driple.inspector.comparison import compare
+        from driple.inspector.training.scratch_comparison import compare
 
         scratch = _learn(arguments, folder, examples, config, None, None, "from scratch:")
         if scratch.interrupted:
@@ -243,8 +243,8 @@ def _tell(
 
 def _warm_up(arguments: argparse.Namespace, examples: Examples, config: InspectorConfig) -> None:
     """Does everything once: whoever came first in a comparison would pay for what is loaded or set up only then."""
-    from driple.inspector.config import changed
-    from driple.inspector.learn import train_inspector
+    from driple.inspector.model.model_config import changed
+    from driple.inspector.training.train_inspector import train_inspector
 
     once = train_inspector(
         examples,
@@ -267,8 +267,8 @@ def _learn(
     states: Path | None,
     title: str = "",
 ) -> Trained:
-    from driple.inspector.curves import AllCurves
-    from driple.inspector.learn import train_inspector
+    from driple.inspector.training.tensorboard_curves import AllCurves
+    from driple.inspector.training.train_inspector import train_inspector
 
     progress = Progress(config.ensemble, title)
     curves = None
@@ -301,7 +301,7 @@ def _learn(
 
 
 def _evaluate(arguments: argparse.Namespace, folder: Path, examples: Examples) -> int:
-    from driple.inspector.checkpoint import load
+    from driple.inspector.model.inspector_folder import load
 
     inspector = load(folder, arguments.device)
     about: dict[str, Any] = {"training": dict(inspector.training)}
@@ -314,7 +314,7 @@ def _evaluate(arguments: argparse.Namespace, folder: Path, examples: Examples) -
 
 def _compared_before(folder: Path) -> dict[str, Any]:
     """What the report of this inspector says of its transfer; a new inspector removes those of the one before."""
-    from driple.inspector.comparison import read_back
+    from driple.inspector.training.scratch_comparison import read_back
 
     with suppress(OSError, ValueError):
         return read_back(json.loads((folder / "report.json").read_bytes()))
@@ -330,9 +330,9 @@ def _report(
     others: dict[str, Any],
 ) -> None:
     """Prints the table, and writes it with pictures if it is of the inspector's own split."""
-    from driple.inspector.comparison import to_text as comparison_text
-    from driple.inspector.evaluation import evaluate
-    from driple.inspector.report import to_json, to_text, write_reports
+    from driple.inspector.evaluation.error_table import evaluate
+    from driple.inspector.evaluation.report import to_json, to_text, write_reports
+    from driple.inspector.training.scratch_comparison import to_text as comparison_text
 
     found = evaluate(inspector, examples, arguments.split, others=others, execution=arguments.execution)
     own = found.split == inspector.split
@@ -353,7 +353,7 @@ def _report(
 
 
 def _pictures(folder: Path, found: Evaluation) -> None:
-    from driple.inspector.plots import draw
+    from driple.inspector.evaluation.plots import draw
 
     try:
         draw(folder, found)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command
+from driple.contracts.command_guard import tell
 from driple.contracts.errors import BadInput
-from driple.contracts.guard import tell
 
 if TYPE_CHECKING:
-    from driple.orchestrator.experiment import Experiment
-    from driple.orchestrator.plan import PlannedRun
+    from driple.orchestrator.config.experiment import Experiment
+    from driple.orchestrator.planning.plan import PlannedRun
 
 
 @command
@@ -27,15 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (arguments.experiment is None) != arguments.list_models:
         parser.error("expected an experiment FILE, or --list-models, and not both")
     # Only now: --help must not wait for what the work needs.
-    from driple.orchestrator import show
+    from driple.orchestrator.planning import plan_text
 
     if arguments.list_models:
-        print(json.dumps(show.zoo_json()) if arguments.json else show.zoo_text())
+        print(json.dumps(plan_text.zoo_json()) if arguments.json else plan_text.zoo_text())
         return 0
 
-    from driple.orchestrator.done import measured_runs, sealed_runs
-    from driple.orchestrator.experiment import load_experiment
-    from driple.orchestrator.plan import plan
+    from driple.orchestrator.config.experiment import load_experiment
+    from driple.orchestrator.planning.plan import plan
+    from driple.orchestrator.planning.resume import measured_runs, sealed_runs
 
     experiment = load_experiment(arguments.experiment)
     runs = plan(experiment)
@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.dry_run:
         return _run(arguments, experiment, runs, done)
     if arguments.json:
-        print(json.dumps(show.plan_json(experiment, runs, done)))  # no indent: it costs seconds at 10 000 runs
+        print(json.dumps(plan_text.plan_json(experiment, runs, done)))  # no indent: it costs seconds at 10 000 runs
     else:
-        print(show.plan_text(experiment, runs, done))
+        print(plan_text.plan_text(experiment, runs, done))
     return 0
 
 
@@ -104,10 +104,10 @@ def _parser() -> CommandParser:
 def _run(
     arguments: argparse.Namespace, experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]
 ) -> int:
-    from driple.orchestrator import board
-    from driple.orchestrator.notify import FINISHED, Notify
-    from driple.orchestrator.run import run_sweep
-    from driple.orchestrator.sweep import Options
+    from driple.orchestrator.sweep import console
+    from driple.orchestrator.sweep.controller import run_sweep
+    from driple.orchestrator.sweep.notify import FINISHED, Notify
+    from driple.orchestrator.sweep.scheduler import Options
 
     if arguments.parallel is not None and arguments.parallel < 1:
         raise BadInput(f"--parallel: expected 1 or more, got {arguments.parallel}")
@@ -123,11 +123,11 @@ def _run(
     results = run_sweep(
         experiment, runs, done, options, notify=notify, accept_new_host_keys=arguments.accept_new_host_keys
     )
-    summary = board.summary_json(experiment.name, str(arguments.output), len(done), results)
+    summary = console.summary_json(experiment.name, str(arguments.output), len(done), results)
     if arguments.json:
         tell(json.dumps(summary))
     elif results:
-        tell(board.summary_text(results))
+        tell(console.summary_text(results))
     notify.tell(FINISHED, summary, wait=True)
     if summary["counts"]["failed"]:
         return 1
@@ -135,7 +135,7 @@ def _run(
 
 
 def _seconds(option: str, text: str) -> float:
-    from driple.orchestrator.reading import Expected, duration_s
+    from driple.orchestrator.config.validation import Expected, duration_s
 
     try:
         return duration_s(text)

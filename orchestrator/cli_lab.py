@@ -51,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from driple.orchestrator.lab import show
-    from driple.orchestrator.lab.client import Lab
+    from driple.orchestrator.lab import lab_text
+    from driple.orchestrator.lab.lab_client import Lab
 
     lab = Lab.start(
         hosts=arguments.hosts,
@@ -61,7 +61,7 @@ def _up(arguments: argparse.Namespace) -> int:
         detached=True,
         name=arguments.name,
     )
-    print(show.text(lab.name, lab.describe()))
+    print(lab_text.text(lab.name, lab.describe()))
     option = f" --name {lab.name}" if arguments.name else ""
     print(f"\nenter     driple-lab exec{option} lab1\nwith ssh  driple-lab ssh-config{option} > FILE; ssh -F FILE lab1")
     print(f"end       driple-lab down{option}")
@@ -71,7 +71,7 @@ def _up(arguments: argparse.Namespace) -> int:
 def _rate(text: str) -> float | None:
     if text == "none":
         return None
-    from driple.orchestrator.reading import Expected, rate_mbit
+    from driple.orchestrator.config.validation import Expected, rate_mbit
 
     try:
         return rate_mbit(text)
@@ -82,15 +82,15 @@ def _rate(text: str) -> float | None:
 def _status(arguments: argparse.Namespace) -> int:
     import json
 
-    from driple.orchestrator.lab import show
-    from driple.orchestrator.lab.client import Lab, living_labs
+    from driple.orchestrator.lab import lab_text
+    from driple.orchestrator.lab.lab_client import Lab, living_labs
 
     names = [Lab.attach(arguments.name).name] if arguments.name else living_labs()
     labs = {name: Lab.attach(name).describe() for name in names}
     if arguments.json:
         print(json.dumps(labs))
     else:
-        print("\n\n".join(show.text(name, lab) for name, lab in labs.items()) or "no lab is up")
+        print("\n\n".join(lab_text.text(name, lab) for name, lab in labs.items()) or "no lab is up")
     return 0
 
 
@@ -99,7 +99,7 @@ def _exec(arguments: argparse.Namespace) -> int:
     import subprocess
 
     from driple.orchestrator.lab import tools
-    from driple.orchestrator.lab.client import Lab
+    from driple.orchestrator.lab.lab_client import Lab
 
     lab = Lab.attach(arguments.name)
     lab.data_address(arguments.host)  # an unknown name is told before ssh is asked
@@ -114,7 +114,7 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 
 def _ssh_config(arguments: argparse.Namespace) -> int:
-    from driple.orchestrator.lab.client import Lab
+    from driple.orchestrator.lab.lab_client import Lab
 
     print(Lab.attach(arguments.name).ssh_config.read_text(), end="")
     return 0
@@ -123,7 +123,7 @@ def _ssh_config(arguments: argparse.Namespace) -> int:
 def _connect(arguments: argparse.Namespace) -> int:
     import socket
 
-    from driple.orchestrator.lab.client import Lab
+    from driple.orchestrator.lab.lab_client import Lab
 
     line = Lab.attach(arguments.name).connect(arguments.host)
     try:
@@ -136,7 +136,7 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    from driple.orchestrator.lab.client import Lab
+    from driple.orchestrator.lab.lab_client import Lab
 
     lab = Lab.attach(arguments.name)
     lab.close()

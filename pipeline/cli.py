@@ -15,7 +15,7 @@ from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.setting import Setting
 
 if TYPE_CHECKING:
-    from driple.pipeline.build import Report, SettingReport
+    from driple.pipeline.datasets.build import Report, SettingReport
 
 BAR = 30
 REDRAW_S = 0.1
@@ -35,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.setting and len(arguments.published) != 1:
         parser.error("--setting goes with exactly one --published FILE")
 
-    from driple.pipeline import engine
-    from driple.pipeline.build import Options, build, build_published
+    from driple.pipeline.datasets import engine
+    from driple.pipeline.datasets.build import Options, build, build_published
 
     logging.basicConfig(format="driple-build-dataset: %(message)s", level=logging.WARNING)
     options = Options(

@@ -12,9 +12,9 @@ from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput
 
 if TYPE_CHECKING:
-    from driple.pipeline.bib import Analysis, Bib
-    from driple.pipeline.readers.source import Source
-    from driple.pipeline.series import Series
+    from driple.pipeline.bursts.burst_metrics import Analysis, Bib
+    from driple.pipeline.readers.base import Source
+    from driple.pipeline.traces.series import Series
 
 
 @command
@@ -24,19 +24,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.step is not None and not arguments.step > 0:
         raise BadInput(f"--step: expected more than 0, got {arguments.step:g}")
     # Only now: --help must not wait for what the work needs.
-    from driple.pipeline.bib import analyse
-    from driple.pipeline.readers.open import read_source
+    from driple.pipeline.bursts.burst_metrics import analyse
+    from driple.pipeline.readers.registry import read_source
 
     source = read_source(arguments.file, arguments.time, arguments.value, arguments.counter)
     analysed = [
         (series, analyse(series, step_s=arguments.step or source.steps_s.get(series.name))) for series in source.series
     ]
     if arguments.plot:
-        from driple.pipeline.plot import plot
+        from driple.pipeline.bursts.burst_plot import plot
 
         plot(arguments.plot, arguments.file.name, analysed)
     if arguments.perfetto:
-        from driple.pipeline.perfetto import write_perfetto
+        from driple.pipeline.bursts.perfetto import write_perfetto
 
         write_perfetto(arguments.perfetto, arguments.file.name, analysed)
     print(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput
-from driple.contracts.rundir import replacing
+from driple.contracts.run_dir import replacing
 
 REDRAW_S = 0.1
 
@@ -21,9 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
 
     # Only now: --help must not wait for what the work needs.
-    from driple.pipeline.reports.kind import default_output, report_of
-    from driple.pipeline.reports.page import render
-    from driple.pipeline.reports.words import size
+    from driple.pipeline.reports.number_text import size
+    from driple.pipeline.reports.page_layout import render
+    from driple.pipeline.reports.registry import default_output, report_of
 
     output: Path = arguments.output or default_output(arguments.path)
     if output.is_dir():

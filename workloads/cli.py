@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import SHARDINGS, UPDATES, JobSpec
+from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
 PROG = "python -m driple.workloads.cli"
@@ -72,7 +72,7 @@ def _graph_arguments(part: argparse.ArgumentParser) -> None:
 
 
 def _task(arguments: argparse.Namespace) -> NoReturn:
-    from driple.workloads.task import run_job_file
+    from driple.workloads.runtime.task import run_job_file
 
     run_job_file(
         arguments.job,
@@ -85,8 +85,8 @@ def _task(arguments: argparse.Namespace) -> NoReturn:
 
 def _graph(arguments: argparse.Namespace) -> int:
     from driple.contracts.setting import Setting
-    from driple.workloads import extract
-    from driple.workloads.job import job_without_hosts, read_job, workload_of
+    from driple.workloads.graphs import extract
+    from driple.workloads.runtime.job import job_without_hosts, read_job, workload_of
 
     if arguments.graphdef is not None:
         return extract.from_graphdef(arguments.graphdef, arguments.out)
@@ -127,7 +127,7 @@ def _new_name(model: str, taken: Container[str]) -> str:
 
 
 def _warm(_: argparse.Namespace) -> int:
-    from driple.workloads.warm import serve_stdin
+    from driple.workloads.runtime.forkserver import serve_stdin
 
     return serve_stdin()
 

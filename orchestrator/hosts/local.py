@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from driple.contracts.errors import HostError, HostLost, shown
-from driple.contracts.rundir import replacing
+from driple.contracts.run_dir import replacing
 from driple.orchestrator.hosts.base import KEPT_WORDS, Finished
-from driple.orchestrator.hosts.lines import Lines, Tail
+from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 SEND_LIMIT_S = 30.0
 END_LIMIT_S = 15.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import HostLost, HostRefused
-from driple.orchestrator.inventory import HostSpec
+from driple.orchestrator.config.inventory import HostSpec
 
 CONNECT_LIMIT_S = 10.0
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")

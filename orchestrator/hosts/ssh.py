@@ -18,15 +18,15 @@ from pathlib import Path
 import paramiko
 
 from driple.contracts.errors import HostError, HostLost, HostRefused, shown
-from driple.contracts.rundir import replacing
+from driple.contracts.run_dir import replacing
+from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.base import KEPT_WORDS, Finished
-from driple.orchestrator.hosts.dial import LOST_AFTER_S, Connection, dial
+from driple.orchestrator.hosts.connect import LOST_AFTER_S, Connection, dial
 from driple.orchestrator.hosts.known_hosts import HostKeys
 from driple.orchestrator.hosts.login import Login
-from driple.orchestrator.hosts.process import LOST, Process, SshChannel
+from driple.orchestrator.hosts.remote_command import LOST, Process, SshChannel
 from driple.orchestrator.hosts.route import Options, Route, find_route, plugged
 from driple.orchestrator.hosts.shell import path_word, script_line
-from driple.orchestrator.inventory import HostSpec
 
 _KEPT_STDERR = 1024 * 1024
 _KILL_LIMIT_S = 5.0

@@ -9,10 +9,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from driple.orchestrator.lab import kernel
-from driple.orchestrator.lab.plan import LabFiles, LabPlan, data_address
+from driple.orchestrator.lab import linux_calls
+from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address
 
-_PLAIN = kernel.NO_SUID | kernel.NO_DEVICES
+_PLAIN = linux_calls.NO_SUID | linux_calls.NO_DEVICES
 
 
 def dress_lab(plan: LabPlan, files: LabFiles) -> None:
@@ -41,7 +41,7 @@ def _cover(name: str, files: LabFiles, text: str) -> None:
     if name != "shadow":
         own.chmod(0o644)
     with suppress(FileNotFoundError):  # a machine without that file needs none here
-        kernel.mount(str(own), f"/etc/{name}", "", kernel.BIND)
+        linux_calls.mount(str(own), f"/etc/{name}", "", linux_calls.BIND)
 
 
 def make_folder(folder: Path) -> None:
@@ -50,7 +50,7 @@ def make_folder(folder: Path) -> None:
     before = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         entries = list(os.scandir(f"/proc/self/fd/{before}"))
-        kernel.mount("tmpfs", str(parent), "tmpfs", _PLAIN, "mode=755")
+        linux_calls.mount("tmpfs", str(parent), "tmpfs", _PLAIN, "mode=755")
         for entry in entries:
             target = parent / entry.name
             with suppress(OSError):  # what cannot be shown again is not needed by sshd
@@ -61,7 +61,7 @@ def make_folder(folder: Path) -> None:
                     target.mkdir()
                 else:
                     target.touch()
-                kernel.mount(entry.path, str(target), "", kernel.BIND | kernel.RECURSIVE)
+                linux_calls.mount(entry.path, str(target), "", linux_calls.BIND | linux_calls.RECURSIVE)
     finally:
         os.close(before)
     folder.mkdir(mode=0o755)
@@ -72,19 +72,21 @@ def dress_host(plan: LabPlan, files: LabFiles) -> None:
     # A new sysfs, because an old one goes on showing the interfaces of the namespace in which it was mounted. It
     # hides what is mounted below; control groups are needed.
     groups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    kernel.mount("sysfs", "/sys", "sysfs", _PLAIN | kernel.NO_EXEC)
+    linux_calls.mount("sysfs", "/sys", "sysfs", _PLAIN | linux_calls.NO_EXEC)
     with suppress(OSError):
-        kernel.mount(f"/proc/self/fd/{groups}", "/sys/fs/cgroup", "", kernel.BIND | kernel.RECURSIVE)
+        linux_calls.mount(f"/proc/self/fd/{groups}", "/sys/fs/cgroup", "", linux_calls.BIND | linux_calls.RECURSIVE)
     os.close(groups)
     size = f"size={plan.disk_mb}m"
-    kernel.mount("tmpfs", str(files.home), "tmpfs", _PLAIN, f"{size},mode=700")
+    linux_calls.mount("tmpfs", str(files.home), "tmpfs", _PLAIN, f"{size},mode=700")
     (files.home / "tmp").mkdir(mode=0o700)
     with suppress(FileNotFoundError):
-        kernel.mount("tmpfs", "/dev/shm", "tmpfs", _PLAIN, f"{size},mode=1777")
+        linux_calls.mount("tmpfs", "/dev/shm", "tmpfs", _PLAIN, f"{size},mode=1777")
     with suppress(OSError):  # without terminals of its own, a host still runs commands
-        kernel.mount("devpts", "/dev/pts", "devpts", kernel.NO_SUID | kernel.NO_EXEC, "newinstance,ptmxmode=0666")
+        linux_calls.mount(
+            "devpts", "/dev/pts", "devpts", linux_calls.NO_SUID | linux_calls.NO_EXEC, "newinstance,ptmxmode=0666"
+        )
 
 
 def mount_processes() -> None:
     """The /proc of the calling process's PID namespace."""
-    kernel.mount("proc", "/proc", "proc", _PLAIN | kernel.NO_EXEC)
+    linux_calls.mount("proc", "/proc", "proc", _PLAIN | linux_calls.NO_EXEC)

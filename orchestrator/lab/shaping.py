@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
-from driple.orchestrator.lab import kernel, tools
-from driple.orchestrator.lab.network import Network
-from driple.orchestrator.lab.plan import DATA_NIC, port_name
+from driple.orchestrator.lab import linux_calls, tools
+from driple.orchestrator.lab.bridges import Network
+from driple.orchestrator.lab.layout import DATA_NIC, port_name
 from driple.orchestrator.lab.tools import Batch, ToolFailed
 
 UNSHAPED_ABOVE_MBIT = 5000.0
@@ -154,9 +154,9 @@ class Shaper:
         self._network.run_inside({number: Batch("tc", sending_lines(shape, netem)) for number in numbers})
         tools.run(Batch("tc", [line for number in numbers for line in receiving_lines(shape, number)]))
         for number in numbers:
-            with kernel.inside_network(self._network.namespace(number)):
+            with linux_calls.inside_network(self._network.namespace(number)):
                 # Packets of up to 64 KB are good for speed, but one that is lost would be forty lost at once.
-                kernel.set_segmentation(DATA_NIC, on=not shape.loss_pct)
+                linux_calls.set_segmentation(DATA_NIC, on=not shape.loss_pct)
 
 
 def _how(shape: Shape, netem: bool) -> dict[str, str]:

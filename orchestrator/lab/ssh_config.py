@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 
-from driple.orchestrator.lab.plan import LabFiles, LabPlan
+from driple.orchestrator.lab.layout import LabFiles, LabPlan
 
 
 def known_hosts(keys: Mapping[str, str]) -> str:

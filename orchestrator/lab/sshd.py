@@ -7,9 +7,9 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from driple.orchestrator.lab import kernel, tools
+from driple.orchestrator.lab import linux_calls, tools
+from driple.orchestrator.lab.layout import LabFiles, LabPlan, management_address
 from driple.orchestrator.lab.mounts import make_folder
-from driple.orchestrator.lab.plan import LabFiles, LabPlan, management_address
 
 PORT = 22
 
@@ -78,7 +78,7 @@ def configure(plan: LabPlan, files: LabFiles) -> None:
     first = plan.names[0]
     probe = files.host(first, "sshd_config")
     newer = "".join(_NEWER_OPTIONS)
-    prepare = partial(kernel.be_user, plan.uid, plan.gid) if plan.uid else None
+    prepare = partial(linux_calls.be_user, plan.uid, plan.gid) if plan.uid else None
     for _ in range(3):
         probe.write_text(config(plan, files, first, newer))
         try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from driple.pipeline.reports.axes import Label, Scale, below, beside, is_wide, n, scale
 from driple.pipeline.reports.html import Html, join, tag
+from driple.pipeline.reports.number_text import counted, median, plain
 from driple.pipeline.reports.style import COLOURS
-from driple.pipeline.reports.words import counted, median, plain
 
 WIDTH, HEIGHT = 320.0, 180.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 20.0, 12.0, 34.0

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.plain import read_json_file
-from driple.pipeline.reports.curves import Curve, read_curves
+from driple.contracts.json_values import read_json_file
+from driple.pipeline.reports.learning_curves import Curve, read_curves
 
 FILE = "inspector.json"
 SCHEMA, SCHEMA_VERSION = "inspector", 1

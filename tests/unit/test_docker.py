@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from driple.orchestrator.experiment import load_experiment
+from driple.orchestrator.config.experiment import load_experiment
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCKER = CHECKOUT / "docker"

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from driple.orchestrator.cli import main
-from driple.orchestrator.experiment import KEYS, load_experiment
-from driple.orchestrator.inventory import HOST_KEYS
-from driple.orchestrator.workloads import GRID_KEYS
+from driple.orchestrator.config.experiment import KEYS, load_experiment
+from driple.orchestrator.config.inventory import HOST_KEYS
+from driple.orchestrator.config.workload_grid import GRID_KEYS
 
 
 def blocks(path: Path, language: str) -> list[str]:

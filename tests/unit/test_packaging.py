@@ -133,8 +133,12 @@ def test_version_is_the_declared_one(config: configparser.ConfigParser) -> None:
 @pytest.mark.integration
 def test_a_wheel_holds_every_room_and_works_without_the_checkout(checkout: Path, tmp_path: Path) -> None:
     source, unpacked = tmp_path / "source", tmp_path / "unpacked"
-    unwanted = shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "traces")
-    shutil.copytree(checkout, source, symlinks=True, ignore=unwanted)
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, text=True, check=True)
+    for name in filter(None, tracked.stdout.split("\0")):
+        if not (checkout / name).exists():  # deleted, and not committed yet
+            continue
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(checkout / name, source / name, follow_symlinks=False)
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
     result = subprocess.run(build, capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stderr

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.contracts.runspec import Workload
+from driple.contracts.run_spec import Workload
 from driple.contracts.zoo import DATASETS, IMAGE, RATING, SEQUENCE, Dataset, find_model
 
 
@@ -168,11 +168,11 @@ def network(workload: Workload, *, code_path: str | None = None) -> Network:
 def _build_custom(workload: Workload, batch: Mapping[str, Any], code_path: str | None) -> Built:
     import tensorflow as tf
 
-    from driple.workloads import custom
+    from driple.workloads.models import custom_model
 
     graph, v1 = tf.compat.v1.get_default_graph(), tf.compat.v1
     old_operations, old_variables = len(graph.get_operations()), set(map(id, v1.trainable_variables()))
-    found = custom.load(workload, code_path)
+    found = custom_model.load(workload, code_path)
     result = found(batch, workload)
     trainable = [variable for variable in v1.trainable_variables() if id(variable) not in old_variables]
     if not trainable:
@@ -191,9 +191,9 @@ def _custom_model(
     import tensorflow as tf
     import tf_keras
 
-    from driple.workloads import custom
+    from driple.workloads.models import custom_model
 
-    found = custom.load(workload, code_path)
+    found = custom_model.load(workload, code_path)
     inputs = inputs_for([*_reads(workload), *(["label"] if found.wants_label else [])])
     made: list[Any] = []
 

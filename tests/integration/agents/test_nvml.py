@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from driple.pipeline.bib import Bib, measure
-from driple.pipeline.readers.trace import read_trace
+from driple.pipeline.bursts.burst_metrics import Bib, measure
+from driple.pipeline.readers.driple_trace import read_trace
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +41,7 @@ SCRIPT = {
 
 DRIVER = """
 import json, logging, sys, time
-from driple.agents.gpu import GpuSource
+from driple.agents.sources.gpu.gpu_source import GpuSource
 
 said = []
 class Keep(logging.Handler):

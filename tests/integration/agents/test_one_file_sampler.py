@@ -49,9 +49,9 @@ def test_it_runs_with_nothing_installed(
 def test_it_carries_pynvml_and_loads_it_lightly(archive: Path, start: Callable[..., Any]) -> None:
     script = (
         f"import sys; sys.path[:0] = [{str(archive)!r}]\n"
-        "from driple.agents.carried import import_light\n"
-        "from driple.agents.clock import own_usage\n"
-        "import driple.agents.session\n"
+        "from driple.agents.light_import import import_light\n"
+        "from driple.agents.sampler.ticker import own_usage\n"
+        "import driple.agents.sampler.session\n"
         "import_light('pynvml'); import pynvml\n"
         "assert pynvml.nvmlInit\n"
         "print(own_usage()[1])\n"
@@ -81,7 +81,7 @@ def test_the_same_sources_give_the_same_bytes(archive: Path, tmp_path: Path) -> 
     assert os.access(archive, os.X_OK)
     with zipfile.ZipFile(archive) as opened:
         names = opened.namelist()
-    assert {"__main__.py", "pynvml.py", "driple/agents/cli.py", "driple/contracts/trace.py"} <= set(names)
+    assert {"__main__.py", "pynvml.py", "driple/agents/cli.py", "driple/contracts/formats/trace.py"} <= set(names)
     assert not [name for name in names if "test" in name]
 
 

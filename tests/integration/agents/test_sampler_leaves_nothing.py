@@ -113,7 +113,7 @@ def test_what_a_command_says_is_no_answer_to_the_controller(tmp_path: Path, samp
 def test_sealing_is_ordinary_work_without_an_alarm(tmp_path: Path, start: Start) -> None:
     script = (
         "import os, signal, sys\n"
-        "from driple.agents import session\n"
+        "from driple.agents.sampler import session\n"
         "from driple.agents.cli import main\n"
         "real = session.seal\n"
         "def seal(*arguments):\n"

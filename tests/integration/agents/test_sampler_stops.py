@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from driple.agents.samples import SamplesFile
-from driple.contracts.trace import METADATA_KEY
+from driple.agents.sampler.samples_file import SamplesFile
+from driple.contracts.formats.trace import METADATA_KEY
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.integration
@@ -185,7 +185,7 @@ def test_the_clock_alone_is_answered_until_the_channel_ends(sampler: Start) -> N
 
 def test_a_full_disk_keeps_what_was_sampled(tmp_path: Path, start: Start) -> None:
     """A limit on file size stands for the disk: the samples meet it, and so does the sealed file."""
-    from driple.agents.seal import seal
+    from driple.agents.sampler.seal import seal
 
     out = tmp_path / "x.parquet"
     limited = (

@@ -20,7 +20,7 @@ from old_pythons import old_python
 from stewarding import COMMAND, Steward, Stewards, lives
 
 from driple.agents.bundle import build
-from driple.contracts.trace import STEP_COLUMNS
+from driple.contracts.formats.trace import STEP_COLUMNS
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from driple.agents.process import TaskMemorySource, TaskSource
-from driple.agents.tree import ProcessTree
+from driple.agents.sources.process_tree import ProcessTree
+from driple.agents.sources.task_usage import TaskMemorySource, TaskSource
 
 pytestmark = pytest.mark.integration
 

@@ -131,8 +131,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One page of each kind, of real runs; the inspector's from files as training leaves them."""
-    from driple.pipeline.build import Options, build
-    from driple.pipeline.engine import Engine
+    from driple.pipeline.datasets.build import Options, build
+    from driple.pipeline.datasets.engine import Engine
 
     folder = tmp_path_factory.mktemp("pages")
     runs = checkout / "tests/data/runs"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from lab_rig import CLOCK_OFFSET_S, DISK_MB, HOSTS, Rig
 
-from driple.orchestrator.agent import build_agent
-from driple.orchestrator.lab.client import Lab, LabImpossible
+from driple.orchestrator.hosts.agent_file import build_agent
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible
 
 
 @pytest.fixture(scope="session")

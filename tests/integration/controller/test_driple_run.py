@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from driple.contracts.manifest import SEALED, Manifest
-from driple.orchestrator.lab.client import living_labs
+from driple.orchestrator.lab.lab_client import living_labs
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 

@@ -13,10 +13,10 @@ from lab_rig import Rig, attempt_of, half_done, manifest_of
 
 from driple.contracts.errors import HostError, HostLost, HostRefused
 from driple.contracts.manifest import FAILED, SEALED, Manifest
-from driple.orchestrator import station
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.hosts import agent_client
 from driple.orchestrator.hosts.ssh import SshHost
-from driple.orchestrator.inventory import HostSpec
-from driple.orchestrator.sweep import Sweep
+from driple.orchestrator.sweep.scheduler import Sweep
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 
@@ -70,7 +70,7 @@ def test_an_sshd_session_is_killed(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_a_whole_host_dies(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(station, "SILENT_S", 4.0)
+    monkeypatch.setattr(agent_client, "SILENT_S", 4.0)
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=lambda sweep: rig.lab.kill_host("lab1"))
     assert result.status == "sealed"
     assert isinstance(seen.failures[0], HostLost) and "lab1" in str(seen.failures[0])
@@ -90,7 +90,7 @@ def test_the_data_link_is_cut_for_a_moment(rig: Rig, tmp_path: Path) -> None:
 
 def test_a_host_is_cut_off_and_comes_back(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unreachable is not dead: its tasks go on until its steward hears no more, and are gone when it is back."""
-    monkeypatch.setattr(station, "SILENT_S", 4.0)
+    monkeypatch.setattr(agent_client, "SILENT_S", 4.0)
 
     def cut(sweep: Sweep) -> None:
         rig.lab.set_link("lab3", False, "mgmt")

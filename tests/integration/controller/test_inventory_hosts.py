@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.manifest import SEALED, Manifest
-from driple.orchestrator.lab.client import Lab, LabImpossible
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 

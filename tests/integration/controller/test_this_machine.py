@@ -10,12 +10,12 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.manifest import SEALED, Manifest
-from driple.orchestrator import run as running
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.lab.client import Lab, LabImpossible
-from driple.orchestrator.notify import Notify
-from driple.orchestrator.plan import plan
-from driple.orchestrator.sweep import Options
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible
+from driple.orchestrator.planning.plan import plan
+from driple.orchestrator.sweep import controller as running
+from driple.orchestrator.sweep.notify import Notify
+from driple.orchestrator.sweep.scheduler import Options
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 

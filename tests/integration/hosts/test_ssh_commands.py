@@ -122,7 +122,7 @@ def test_a_line_that_never_ends(host: SshHost) -> None:
 
 
 def test_a_reader_that_is_not_there(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driple.orchestrator.hosts.process.SEND_LIMIT_S", 0.3)
+    monkeypatch.setattr("driple.orchestrator.hosts.remote_command.SEND_LIMIT_S", 0.3)
     channel = host.start(["sleep", "1000"])
     with pytest.raises(HostLost, match="sleep read nothing for 0.3 s"):
         for _ in range(100):

@@ -18,7 +18,7 @@ import paramiko
 import pytest
 
 from driple.orchestrator.lab import tools
-from driple.orchestrator.lab.client import Lab, LabImpossible
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible
 
 Remote = Callable[..., str]
 
@@ -146,7 +146,7 @@ def plain_user(checkout: Path, tmp_path: Path) -> PlainUser:
     # The interpreter of the tests is often in root's home, where nobody else may go.
     for python, more in ((sys.executable, {}), ("/usr/bin/python3", {"PYTHONPATH": packages})):
         user = PlainUser(nobody.pw_uid, nobody.pw_gid, python, environment | more)
-        program = "import sys, yaml, driple.orchestrator.lab.client as c; print(*sys.version_info[:2])"
+        program = "import sys, yaml, driple.orchestrator.lab.lab_client as c; print(*sys.version_info[:2])"
         try:
             if user.run(["-c", program]).stdout.split() == [str(part) for part in sys.version_info[:2]]:
                 return user

@@ -85,10 +85,13 @@ def test_a_plain_user_has_the_same_lab(plain_user: Any, footprint: Any) -> None:
         assert done.stdout.split() == (
             ["lab2", str(plain_user.uid), str(folder / "home"), "mine", "tmpfs", "eth0", "lo", "mgmt0"]
         )
-        keeper = "from driple.orchestrator.lab.client import Lab; import sys; print(Lab.attach(sys.argv[1]).keeper_pid)"
+        keeper = (
+            "from driple.orchestrator.lab.lab_client import Lab; import sys; print(Lab.attach(sys.argv[1]).keeper_pid)"
+        )
         trace = footprint(int(plain_user.run(["-c", keeper, NAME]).stdout), folder)
         faults = (
-            "from driple.orchestrator.lab.client import Lab; from driple.contracts.runspec import NetworkCondition\n"
+            "from driple.orchestrator.lab.lab_client import Lab\n"
+            "from driple.contracts.run_spec import NetworkCondition\n"
             "import sys; lab = Lab.attach(sys.argv[1])\n"
             "print(lab.shape(NetworkCondition(rate_mbit=20, loss_pct=1), 1000)['rate'])\n"
             "lab.kill_host('lab1'); lab.revive_host('lab1'); lab.connect('lab1').close()\n"

@@ -13,9 +13,9 @@ import paramiko
 import pytest
 
 from driple.contracts.errors import BadInput, HostLost, RunFailed
-from driple.contracts.runspec import NetworkCondition
-from driple.orchestrator.lab.client import Lab
-from driple.orchestrator.lab.plan import KEEPER_ADDRESS, hardware_address
+from driple.contracts.run_spec import NetworkCondition
+from driple.orchestrator.lab.lab_client import Lab
+from driple.orchestrator.lab.layout import KEEPER_ADDRESS, hardware_address
 
 Remote = Callable[..., str]
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import RunFailed
-from driple.orchestrator.lab.client import Lab, LabImpossible, living_labs
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible, living_labs
 
 Remote = Callable[..., str]
 
 OWNER = """
 import os, sys, time
-from driple.orchestrator.lab.client import Lab
+from driple.orchestrator.lab.lab_client import Lab
 lab = Lab.start(hosts=2)
 child = os.fork()  # inherits whatever the owner has open
 if child == 0:
@@ -137,7 +137,7 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "Path('/proc/sys/user/max_net_namespaces').write_text('0')\n"
-        "from driple.orchestrator.lab.client import Lab, LabImpossible\n"
+        "from driple.orchestrator.lab.lab_client import Lab, LabImpossible\n"
         "try: Lab.start(hosts=1)\n"
         "except LabImpossible as error: print(error)\n"
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from driple.contracts.errors import HostLost, RunFailed
-from driple.contracts.runspec import NetworkCondition
-from driple.orchestrator.lab.client import Lab
+from driple.contracts.run_spec import NetworkCondition
+from driple.orchestrator.lab.lab_client import Lab
 
 Remote = Callable[..., str]
 

@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import DripleError
+from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
-from driple.contracts.plain import to_plain
-from driple.contracts.runspec import JobSpec
-from driple.pipeline.build import Options, build
-from driple.pipeline.engine import Engine, connected, parse
+from driple.contracts.run_spec import JobSpec
+from driple.pipeline.datasets.build import Options, build
+from driple.pipeline.datasets.engine import Engine, connected, parse
 
 pytestmark = [
     pytest.mark.integration,
@@ -155,7 +155,7 @@ def _wait_for_two(address: str) -> None:
 
 def test_a_scheduler_without_workers_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("driple.pipeline.engine.CONNECT_S", 3.0)
+    monkeypatch.setattr("driple.pipeline.datasets.engine.CONNECT_S", 3.0)
     port = free_port()
     common = ["--host", "127.0.0.1", "--no-dashboard"]
     with started([sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port), *common]):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from driple.pipeline.load import load_run
-from driple.pipeline.metrics import task_metrics
+from driple.pipeline.bursts.task_metrics import task_metrics
+from driple.pipeline.traces.load_run import load_run
 
 MODELS = ("resnet20", "nmt_small", "lenet")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from local_jobs import Folder, WarmHost
 
-from driple.contracts.runspec import JobSpec
+from driple.contracts.run_spec import JobSpec
 
 
 @pytest.fixture(scope="session")

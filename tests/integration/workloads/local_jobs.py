@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.rundir import file_name
-from driple.contracts.runspec import JobSpec, Measurement, RunSpec, TaskSpec
+from driple.contracts.run_dir import file_name
+from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec
 from driple.contracts.setting import Setting
-from driple.workloads.job import workload_of
+from driple.workloads.runtime.job import workload_of
 
 MakeFolder = Callable[[JobSpec], "Folder"]
 COMMAND = [sys.executable, "-m", "driple.workloads.cli"]

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.runspec import Workload
+from driple.contracts.run_spec import Workload
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, SEQUENCE, ordinary_size
-from driple.workloads import inputs, optimisers
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
+from driple.workloads.runtime import optimisers
 
 
 def workload(model: str, **sizes: Any) -> Workload:

@@ -16,8 +16,8 @@ import pytest
 from local_jobs import PATIENCE_S, MakeFolder, WarmHost, free_ports, gone, kill, make_job
 
 from driple.contracts.errors import RunFailed
-from driple.contracts.runspec import JobSpec
-from driple.workloads.meeting import Meeting
+from driple.contracts.run_spec import JobSpec
+from driple.workloads.strategies.allreduce_barrier import Meeting
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 WORKERS = ("worker:0", "worker:1")
@@ -140,7 +140,7 @@ def test_a_worker_that_is_lost_while_the_ring_forms_is_named(warm: WarmHost, fol
 def test_a_ring_that_breaks_is_told_in_plain_words() -> None:
     import tensorflow as tf
 
-    from driple.workloads import allreduce
+    from driple.workloads.strategies import allreduce
 
     (port,) = free_ports(1)
     node = "{{function_node __wrapped__CollectiveBcastSend_device_/job:worker/replica:0/task:0/device:CPU:0}}"

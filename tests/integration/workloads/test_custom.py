@@ -9,8 +9,8 @@ import pytest
 from small_graphs import fall, graph, losses, workload
 
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import Workload
-from driple.workloads import inputs
+from driple.contracts.run_spec import Workload
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
@@ -170,7 +170,7 @@ warnings.simplefilter("error")
 import tensorflow as tf
 from small_graphs import workload
 from driple.contracts.errors import BadInput
-from driple.workloads import inputs
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
 
 for function in ("dense", "own_loss", "language", "raw", "plain", "keras_3", "nothing"):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from local_jobs import COMMAND, MakeFolder, WarmHost, free_ports, kill, make_job
 
-from driple.contracts.runspec import JobSpec
+from driple.contracts.run_spec import JobSpec
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 

@@ -12,8 +12,8 @@ from local_jobs import MakeFolder, WarmHost, make_job
 from small_graphs import fall, graph, losses, workload
 
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import Workload
-from driple.workloads import inputs
+from driple.contracts.run_spec import Workload
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
@@ -187,7 +187,7 @@ EAGER = """
 import sys
 import tensorflow as tf
 from small_graphs import workload
-from driple.workloads import inputs
+from driple.workloads.data import inputs
 
 for folder in (sys.argv[1], None):
     @tf.function(autograph=False)

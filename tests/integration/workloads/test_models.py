@@ -9,7 +9,7 @@ from small_graphs import fall, graph, losses, ordinary, workload
 
 from driple.contracts.errors import BadInput
 from driple.contracts.zoo import DATASETS, MODELS
-from driple.workloads import inputs
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
@@ -188,7 +188,8 @@ import tensorflow as tf
 import tf_keras
 from small_graphs import workload
 from driple.contracts.zoo import DATASETS
-from driple.workloads import inputs, optimisers
+from driple.workloads.data import inputs
+from driple.workloads.runtime import optimisers
 from driple.workloads.models import registry
 
 for name in NAMES:
@@ -235,7 +236,7 @@ def test_the_same_models_train_eagerly() -> None:
 SCOPE = """
 import tensorflow as tf
 from small_graphs import workload
-from driple.workloads import inputs
+from driple.workloads.data import inputs
 from driple.workloads.models import registry
 
 strategy = tf.distribute.OneDeviceStrategy("cpu:0")

@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 from local_jobs import MakeFolder, WarmHost, make_job
 
-from driple.contracts.trace import STEP_COLUMNS
+from driple.contracts.formats.trace import STEP_COLUMNS
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 WORKERS = ("worker:0", "worker:1")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from driple.agents import flows
-from driple.agents.flows import FlowTable
+from driple.agents.sources import tcp_flows
+from driple.agents.sources.tcp_flows import FlowTable
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_where_descriptors_may_not_be_read_a_flow_may_be_the_tasks(
             raise PermissionError(13, "Permission denied")
         return real(path)
 
-    monkeypatch.setattr(flows.os, "readlink", readlink)  # type: ignore[attr-defined]
+    monkeypatch.setattr(tcp_flows.os, "readlink", readlink)  # type: ignore[attr-defined]
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         inode = os.fstat(client.fileno()).st_ino
         table.task_sockets = lambda: {inode} if mine else set()
@@ -55,7 +55,7 @@ def test_flows_that_are_known_are_asked_for_one_by_one(
 ) -> None:
     opened = [b"1 1"]
     monkeypatch.setattr(table, "_count_opened", lambda: opened[0])  # others open connections on this machine too
-    monkeypatch.setattr(flows, "_FEW", 10_000)
+    monkeypatch.setattr(tcp_flows, "_FEW", 10_000)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as server, socket.socket(family) as client:
         server.bind((host, 0))

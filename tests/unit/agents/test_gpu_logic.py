@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from driple.agents import gpu_samples
-from driple.agents.gpu import Row, combine, merge, refuse
-from driple.agents.gpu_holes import of_the_hole
-from driple.agents.gpu_samples import Buffer, Stamps, clock_of, offset_ns
+from driple.agents.sources.gpu import nvml_samples
+from driple.agents.sources.gpu.gpu_source import Row, combine, merge, refuse
+from driple.agents.sources.gpu.nvml_samples import Buffer, Stamps, clock_of, offset_ns
+from driple.agents.sources.gpu.sample_gaps import of_the_hole
 
 SECOND_US = 1_000_000
 NOW_US = {"mono": 5_000 * SECOND_US, "boot": 9_000 * SECOND_US, "wall": 1_800_000_000 * SECOND_US}
@@ -151,7 +151,7 @@ def fetched(buffer: Buffer, stamps: Stamps, now_ms: int) -> list[tuple[float, fl
 def unset_clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Host clocks under the test's control, all of them: how long this machine has been up must make no difference."""
     state = {"wall_ms": 1_800_000_000_000, "mono_ms": 10_000}
-    monkeypatch.setattr(gpu_samples, "offset_ns", lambda _clock: (state["mono_ms"] - state["wall_ms"]) * 1_000_000)
+    monkeypatch.setattr(nvml_samples, "offset_ns", lambda _clock: (state["mono_ms"] - state["wall_ms"]) * 1_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: state["wall_ms"] * 1_000_000)
     monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: state["mono_ms"] * 1_000_000)
     monkeypatch.setattr(time, "monotonic_ns", lambda: state["mono_ms"] * 1_000_000)

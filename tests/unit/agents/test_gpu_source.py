@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.agents import gpu_samples
-from driple.agents.gpu import COLUMNS, GpuSource
-from driple.agents.gpu_holes import LONGEST_NS
-from driple.agents.source import Late
+from driple.agents.sources.base import Late
+from driple.agents.sources.gpu import nvml_samples
+from driple.agents.sources.gpu.gpu_source import COLUMNS, GpuSource
+from driple.agents.sources.gpu.sample_gaps import LONGEST_NS
 
 
 class Tape:
@@ -26,7 +26,7 @@ class Tape:
     def __init__(self, shown: Sequence[tuple[int, int, float]]) -> None:
         self.shown = sorted(shown, key=lambda sample: sample[1])  # (shows at, stamp, value)
         self.diffs_us: list[int] = []
-        self.counts = dict.fromkeys(gpu_samples.COUNTS, 0)
+        self.counts = dict.fromkeys(nvml_samples.COUNTS, 0)
         self.newest_ns = 0
 
     def fetch(self, now_ns: int) -> tuple[list[int], list[float]]:

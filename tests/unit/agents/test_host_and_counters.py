@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from driple.agents import perf
-from driple.agents.host import HostSource
-from driple.agents.perf import CACHE_MISSES, MemoryTrafficSource, TaskCounter
-from driple.agents.source import affordable_period
-from driple.agents.tree import ProcessTree
+from driple.agents.sources import memory_traffic
+from driple.agents.sources.base import affordable_period
+from driple.agents.sources.host_usage import HostSource
+from driple.agents.sources.memory_traffic import CACHE_MISSES, MemoryTrafficSource, TaskCounter
+from driple.agents.sources.process_tree import ProcessTree
 from driple.contracts.errors import BadInput
 
 TASK_CLOCK = (1, 1)  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK
@@ -91,7 +91,7 @@ def test_a_machine_without_the_counter_gives_nulls_and_reads_no_more(monkeypatch
     def refuse(*_: object, **__: object) -> int:
         raise OSError(2, "No such file or directory")
 
-    monkeypatch.setattr(perf, "open_counter", refuse)
+    monkeypatch.setattr(memory_traffic, "open_counter", refuse)
     tree = opened_tree()
     source = MemoryTrafficSource(tree, 100)
     source.open()

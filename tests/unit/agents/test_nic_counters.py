@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driple.agents.nic import COLUMNS, Counters, NetlinkCounters, NicSource, SysfsCounters, connect, interfaces
+from driple.agents.sources.nic import COLUMNS, Counters, NetlinkCounters, NicSource, SysfsCounters, connect, interfaces
 from driple.contracts.errors import BadInput
 
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driple.agents.parquet import TYPECODES, Field, ParquetWriter
+from driple.agents.sampler.parquet_writer import TYPECODES, Field, ParquetWriter
 
 pq = pytest.importorskip("pyarrow.parquet")
 

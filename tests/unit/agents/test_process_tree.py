@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driple.agents.tree import ProcessTree, cpu_clock
+from driple.agents.sources.process_tree import ProcessTree, cpu_clock
 
 MS = 1_000_000
 

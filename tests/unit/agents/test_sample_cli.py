@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from driple.agents.cli import main
-from driple.agents.parquet import Field
-from driple.agents.samples import Stream, encode_header, encode_rows
+from driple.agents.sampler.parquet_writer import Field
+from driple.agents.sampler.samples_file import Stream, encode_header, encode_rows
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,9 @@ def test_help_is_quick_and_imports_no_source() -> None:
         "print([m for m in sys.modules if m.startswith('driple.agents.') or m in ('pynvml', 'ctypes', 'subprocess')])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.splitlines()[-1] == "['driple.agents.cli', 'driple.agents.command_line']"
+    assert result.stdout.splitlines()[-1] == (
+        "['driple.agents.cli', 'driple.agents.sampler', 'driple.agents.sampler.command_line']"
+    )
 
 
 def test_an_interrupt_while_it_loads_leaves_no_traceback() -> None:

@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from driple.agents.clock import Ticker
-from driple.agents.report import ProgressLine, table
+from driple.agents.sampler.summary import ProgressLine, table
+from driple.agents.sampler.ticker import Ticker
 
 
 def column(refresh: float | None, held: bool | None = None, nulls: int = 0) -> dict[str, Any]:

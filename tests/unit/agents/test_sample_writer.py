@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from driple.agents.parquet import Field
-from driple.agents.samples import SamplesFile, Stream
-from driple.agents.writer import DiskFull, SampleWriter, check_out, samples_path
+from driple.agents.sampler.parquet_writer import Field
+from driple.agents.sampler.samples_file import SamplesFile, Stream
+from driple.agents.sampler.samples_writer import DiskFull, SampleWriter, check_out, samples_path
 from driple.contracts.errors import BadInput
 
 STREAMS = [Stream("trace", (Field("t_mono_ns", "int64", True), Field("a", "int64")))]
@@ -53,7 +53,7 @@ def test_a_leftover_without_rows_blocks_nobody(tmp_path: Path) -> None:
 
 
 def test_a_name_has_room_for_those_beside_it(tmp_path: Path) -> None:
-    from driple.agents.seal import seal
+    from driple.agents.sampler.seal import seal
 
     for length in (209, 240, 250, 300):
         with pytest.raises(BadInput, match="too long"):
@@ -99,7 +99,7 @@ def test_a_full_disk_keeps_whole_blocks(tmp_path: Path, monkeypatch: pytest.Monk
         taken, room[0] = room[0], 0
         return real(fd, bytes(data[:taken]))
 
-    monkeypatch.setattr("driple.agents.writer.os.write", write)
+    monkeypatch.setattr("driple.agents.sampler.samples_writer.os.write", write)
     writer.add(0, [[2] * 100, [3] * 100])
     with pytest.raises(DiskFull, match="No space left"):
         writer.flush()
@@ -114,7 +114,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_no_file(tmp_path: Path, monke
     def write(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("driple.agents.writer.os.write", write)
+    monkeypatch.setattr("driple.agents.sampler.samples_writer.os.write", write)
     with pytest.raises(DiskFull):
         SampleWriter(tmp_path / "x.parquet", STREAMS, {})
     assert list(tmp_path.iterdir()) == []

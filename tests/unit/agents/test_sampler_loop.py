@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from driple.agents.clock import SECOND_NS, Ticker
-from driple.agents.control import Control
-from driple.agents.flows import FlowTable
-from driple.agents.sampler import Sampler, streams_of
-from driple.agents.samples import SamplesFile
-from driple.agents.seal import seal
-from driple.agents.source import Late, Value, declared, nth, period_in_ticks
-from driple.agents.writer import SampleWriter
-from driple.contracts.trace import FLOW_COLUMNS, TRACE_COLUMNS
+from driple.agents.sampler.samples_file import SamplesFile
+from driple.agents.sampler.samples_writer import SampleWriter
+from driple.agents.sampler.sampling_loop import Sampler, streams_of
+from driple.agents.sampler.seal import seal
+from driple.agents.sampler.stop_control import Control
+from driple.agents.sampler.ticker import SECOND_NS, Ticker
+from driple.agents.sources.base import Late, Value, declared, nth, period_in_ticks
+from driple.agents.sources.tcp_flows import FlowTable
+from driple.contracts.formats.trace import FLOW_COLUMNS, TRACE_COLUMNS
 
 
 class FakeTime:

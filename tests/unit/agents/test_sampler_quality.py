@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.agents.quality import ColumnQuality, Histogram, Reads, SourceQuality
+from driple.agents.sampler.quality import ColumnQuality, Histogram, Reads, SourceQuality
 
 MS = 1_000_000
 

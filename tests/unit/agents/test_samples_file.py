@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from driple.agents.parquet import Field
-from driple.agents.samples import NOTES, Refused, SamplesFile, Stream, encode_header, encode_note, encode_rows
+from driple.agents.sampler.parquet_writer import Field
+from driple.agents.sampler.samples_file import (
+    NOTES,
+    Refused,
+    SamplesFile,
+    Stream,
+    encode_header,
+    encode_note,
+    encode_rows,
+)
 from driple.contracts.errors import BadInput
 
 FIELDS = (Field("t_mono_ns", "int64", True), Field("a", "uint64"), Field("b", "float32"), Field("s", "string"))

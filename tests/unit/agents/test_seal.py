@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from driple.agents import seal as sealing
-from driple.agents.parquet import Field
-from driple.agents.samples import Stream
-from driple.agents.seal import seal
-from driple.agents.writer import DiskFull, SampleWriter
+from driple.agents.sampler import seal as sealing
+from driple.agents.sampler.parquet_writer import Field
+from driple.agents.sampler.samples_file import Stream
+from driple.agents.sampler.samples_writer import DiskFull, SampleWriter
+from driple.agents.sampler.seal import seal
 from driple.contracts.errors import BadInput
-from driple.contracts.trace import METADATA_KEY, SCHEMA_VERSION
+from driple.contracts.formats.trace import METADATA_KEY, SCHEMA_VERSION
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -88,7 +88,7 @@ def test_a_seal_that_does_not_fit_keeps_the_samples(tmp_path: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("driple.agents.seal.ParquetWriter.close", full)
+    monkeypatch.setattr("driple.agents.sampler.seal.ParquetWriter.close", full)
     with pytest.raises(DiskFull, match="No space left"):
         seal(samples)
     assert [path.name for path in tmp_path.iterdir()] == [samples.name]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from driple.agents.clock import Ticker
-from driple.agents.parquet import Field
-from driple.agents.quality import Reads, SourceQuality
-from driple.agents.samples import Stream
-from driple.agents.seal import seal
-from driple.agents.writer import SampleWriter
-from driple.contracts.trace import METADATA_KEY
+from driple.agents.sampler.parquet_writer import Field
+from driple.agents.sampler.quality import Reads, SourceQuality
+from driple.agents.sampler.samples_file import Stream
+from driple.agents.sampler.samples_writer import SampleWriter
+from driple.agents.sampler.seal import seal
+from driple.agents.sampler.ticker import Ticker
+from driple.contracts.formats.trace import METADATA_KEY
 
 pq = pytest.importorskip("pyarrow.parquet")
 

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.agents import requests
-from driple.agents.aside import Aside, Outcome
-from driple.agents.duties import _DUTIES
-from driple.agents.following import FINISHED_FILE, READY_FILE, STEPS_FILE, Task
-from driple.agents.freeports import _candidates, free_ports
-from driple.agents.lineage import Family, Process, descendants, process, processes, token_of
-from driple.agents.loop import READ, Loop
-from driple.agents.wire import Line, Lines, Outlet
-from driple.agents.workdir import WorkDir, tail
+from driple.agents.daemon import requests
+from driple.agents.daemon.event_loop import READ, Loop
+from driple.agents.daemon.forked_call import Aside, Outcome
+from driple.agents.daemon.handlers import _DUTIES
+from driple.agents.daemon.line_streams import Line, Lines, Outlet
+from driple.agents.daemon.procfs import Family, Process, descendants, process, processes, token_of
+from driple.agents.daemon.task_progress import FINISHED_FILE, READY_FILE, STEPS_FILE, Task
+from driple.agents.daemon.work_dir import WorkDir, tail
+from driple.agents.hostinfo.free_ports import _candidates, free_ports
 from driple.contracts.errors import BadInput
-from driple.workloads import outbox
+from driple.workloads.runtime import task_output
 
 
 @pytest.fixture
@@ -230,7 +230,11 @@ def test_a_pipe_in_the_place_of_a_marker_does_not_hold_us(tmp_path: Path) -> Non
 
 
 def test_names_of_a_tasks_files_are_those_it_writes() -> None:
-    assert (STEPS_FILE, READY_FILE, FINISHED_FILE) == (outbox.STEPS_FILE, outbox.READY_FILE, outbox.FINISHED_FILE)
+    assert (STEPS_FILE, READY_FILE, FINISHED_FILE) == (
+        task_output.STEPS_FILE,
+        task_output.READY_FILE,
+        task_output.FINISHED_FILE,
+    )
 
 
 def test_tail_reads_no_more_than_the_end(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from driple.agents.clock import STOPPED, Ticker, probe_answer, raise_priority, real_at
+from driple.agents.sampler.ticker import STOPPED, Ticker, probe_answer, raise_priority, real_at
 
 MS = 1_000_000
 

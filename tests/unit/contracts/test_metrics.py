@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from driple.contracts.formats.trace import TRACE_COLUMNS, column_of
 from driple.contracts.metrics import COLUMNS, PUBLISHED_INDEX, TARGETS
-from driple.contracts.trace import TRACE_COLUMNS, column_of
 
 
 def test_twelve_targets_in_one_order_with_units_in_their_names() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from driple.contracts.errors import BadInput, CorruptRun
 from driple.contracts.manifest import FAILED, SEALED, ClockFit, ClockProbe, Manifest, TaskRecord, is_sealed
-from driple.contracts.rundir import RunPaths, replacing
-from driple.contracts.runspec import Measurement, RunSpec, Workload
+from driple.contracts.run_dir import RunPaths, replacing
+from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
 
 SPEC = RunSpec(
@@ -143,8 +143,8 @@ def test_a_disk_that_takes_no_more_is_one_line_with_the_file(tmp_path: Path) -> 
     path.write_text("old")
     program = """if True:
         import resource, sys
-        from driple.contracts.guard import command
-        from driple.contracts.rundir import replacing
+        from driple.contracts.command_guard import command
+        from driple.contracts.run_dir import replacing
 
         def write(argv=None):
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import JobSpec, Measurement, NetworkCondition, RunSpec, TaskSpec, Workload
+from driple.contracts.run_spec import JobSpec, Measurement, NetworkCondition, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import Setting
 
 SPEC = RunSpec(

@@ -11,10 +11,10 @@ import pytest
 
 from driple.contracts.errors import UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector import baselines
-from driple.inspector.baselines import BASELINES, MEAN, RIDGE, TREES, fit
-from driple.inspector.data import Example, Examples
-from driple.inspector.scores import scores
+from driple.inspector.data.dataset_rows import Example, Examples
+from driple.inspector.evaluation import baselines
+from driple.inspector.evaluation.baselines import BASELINES, MEAN, RIDGE, TREES, fit
+from driple.inspector.evaluation.scores import scores
 
 KEPT = ("gpu_burst_s", "gpu_idle_s", "net_tx_burst_s")
 PLACES = [COLUMNS.index(name) for name in KEPT]

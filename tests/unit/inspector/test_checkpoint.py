@@ -15,11 +15,11 @@ import training_work as work
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.rundir import replacing
-from driple.inspector import checkpoint
-from driple.inspector.checkpoint import folder_of, load, save
-from driple.inspector.examples import Examples
-from driple.inspector.inspector import Inspector
+from driple.contracts.run_dir import replacing
+from driple.inspector.data.examples import Examples
+from driple.inspector.model import inspector_folder
+from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_folder import folder_of, load, save
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_kill_while_saving_leaves_the_one_before(
         with replacing(path, mode) as stream:
             yield stream
 
-    monkeypatch.setattr(checkpoint, "replacing", dying)
+    monkeypatch.setattr(inspector_folder, "replacing", dying)
     other = work.trained(examples, seed=7).inspector
     with pytest.raises(Killed):
         save(folder, other)

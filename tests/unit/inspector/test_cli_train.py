@@ -15,9 +15,11 @@ import inspector_work
 import pytest
 import training_work as work
 
-from driple.inspector import baselines, cli_train, evaluation, options
-from driple.inspector.checkpoint import load
+from driple.inspector import cli_train
 from driple.inspector.cli_train import main
+from driple.inspector.evaluation import baselines, error_table
+from driple.inspector.model.inspector_folder import load
+from driple.inspector.training import options
 
 SETTING = inspector_work.SETTING
 FILES = {
@@ -49,7 +51,7 @@ def test_a_training_prints_a_table_and_leaves_an_inspector(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli_train, "_pictures", PICTURES)
-    monkeypatch.setattr(evaluation, "BASELINES", baselines.BASELINES)
+    monkeypatch.setattr(error_table, "BASELINES", baselines.BASELINES)
     assert train() == 0
     printed = capsys.readouterr()
     for word in ("gpu_burst_s", "inspector", "mean", "ridge", "trees", "mean of all", str(folder)):

@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import from_plain, to_plain
-from driple.inspector.costlaw import CostLaw, FloatArray
-from driple.inspector.facts import FACTS
+from driple.inspector.base_model.cost_model import CostLaw, FloatArray
+from driple.inspector.data.workload_features import FACTS
 
 BURST, IDLE, HEIGHT = (COLUMNS.index(name) for name in ("net_rx_burst_s", "net_rx_idle_s", "net_rx_burst_bytes_per_s"))
 COMPUTE = COLUMNS.index("gpu_burst_s")

@@ -11,26 +11,31 @@ import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector import data, graphlists
-from driple.inspector.data import PublishedGraph, read_examples, unmeasured, usable
-from driple.inspector.examples import SIDES, WORKLOAD
-from driple.pipeline import dataset as files
-from driple.pipeline.graph import OpGraph
+from driple.inspector.data import dataset_rows, graph_lists
+from driple.inspector.data.dataset_rows import (
+    PublishedGraph,
+    read_examples,
+    unmeasured,
+    usable,
+)
+from driple.inspector.data.examples import SIDES, WORKLOAD
+from driple.pipeline.datasets import dataset_file as files
+from driple.pipeline.graph.public import OpGraph
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"
 
 
 def test_the_names_are_those_of_the_pipeline() -> None:
-    assert data._SCHEMA.decode() == files.SCHEMA
-    assert data._SCHEMA_VERSION.decode() == str(files.SCHEMA_VERSION)
-    assert (graphlists.OPS, graphlists.GROUPS, data.PUBLISHED, data.SUFFIX) == (
+    assert dataset_rows._SCHEMA.decode() == files.SCHEMA
+    assert dataset_rows._SCHEMA_VERSION.decode() == str(files.SCHEMA_VERSION)
+    assert (graph_lists.OPS, graph_lists.GROUPS, dataset_rows.PUBLISHED, dataset_rows.SUFFIX) == (
         files.OPS,
         files.GROUPS,
         files.PUBLISHED,
         files.SUFFIX,
     )
     names = {column.name for column in files.COLUMNS}
-    assert names >= {*WORKLOAD, *data._OTHERS, *data._TRAFFIC, *graphlists.LISTS, *COLUMNS}
+    assert names >= {*WORKLOAD, *dataset_rows._OTHERS, *dataset_rows._TRAFFIC, *graph_lists.LISTS, *COLUMNS}
 
 
 def test_the_workers_of_a_run_are_one_example(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data import enough, read_examples, usable
-from driple.pipeline import dataset as files
+from driple.inspector.data.dataset_rows import enough, read_examples, usable
+from driple.pipeline.datasets import dataset_file as files
 
 
 def refused(folder: Path, role: str = "worker") -> str:

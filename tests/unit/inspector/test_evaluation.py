@@ -15,13 +15,13 @@ import training_work as work
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
-from driple.inspector import evaluation
-from driple.inspector.calibration import coverage, factors
-from driple.inspector.evaluation import INSPECTOR, Evaluation, evaluate
-from driple.inspector.examples import Examples
-from driple.inspector.inspector import Inspector
-from driple.inspector.report import to_csv, to_json, to_markdown, to_text, write_reports
-from driple.inspector.scores import scores
+from driple.inspector.data.examples import Examples
+from driple.inspector.evaluation import error_table as evaluation
+from driple.inspector.evaluation.calibration import coverage, factors
+from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, evaluate
+from driple.inspector.evaluation.report import to_csv, to_json, to_markdown, to_text, write_reports
+from driple.inspector.evaluation.scores import scores
+from driple.inspector.model.inspector import Inspector
 
 TABLE = ("inspector", "mean", "ridge", "trees")
 
@@ -128,7 +128,7 @@ def test_predictions_are_written_with_what_was_true(found: Evaluation, tmp_path:
 
 def test_pictures_are_written(found: Evaluation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from driple.inspector.plots import draw
+    from driple.inspector.evaluation.plots import draw
 
     draw(tmp_path, found)
     starts = {path.name: path.read_bytes()[:4] for path in tmp_path.iterdir()}

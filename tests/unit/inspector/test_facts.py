@@ -11,10 +11,10 @@ import inspector_work as work
 import numpy as np
 import pytest
 
-from driple.inspector import facts as module
-from driple.inspector.data import Example, PublishedGraph, unmeasured
-from driple.inspector.facts import FACTS, facts_of, facts_table
-from driple.pipeline.graph import OpGraph, read_graph
+from driple.inspector.data import workload_features as module
+from driple.inspector.data.dataset_rows import Example, PublishedGraph, unmeasured
+from driple.inspector.data.workload_features import FACTS, facts_of, facts_table
+from driple.pipeline.graph.public import OpGraph, read_graph
 
 GRAPHS = Path(__file__).parents[2] / "data" / "graphs"
 RUNS = Path(__file__).parents[2] / "data" / "runs"

@@ -12,18 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from driple.inspector.config import PRESETS
-from driple.inspector.executions.dense import DenseGraphs, dense
-from driple.inspector.fast import library as library_module
-from driple.inspector.fast.chain import chain_by_kernel
-from driple.inspector.fast.library import SWITCH, library
-from driple.inspector.fast.plainchain import chain_in_place
-from driple.inspector.fast.set2set import set2set_by_kernel
-from driple.inspector.layers.chain import chain
-from driple.inspector.layers.gcn import GcnLayer
-from driple.inspector.layers.gru import StateCell
-from driple.inspector.network import Network
-from driple.inspector.readouts.set2set import set2set
+from driple.inspector.model.model_config import PRESETS
+from driple.inspector.network.batching.dense import DenseGraphs, dense
+from driple.inspector.network.graph_network import Network
+from driple.inspector.network.layers.gcn import GcnLayer
+from driple.inspector.network.layers.gru import StateCell
+from driple.inspector.network.layers.layer_chain import chain
+from driple.inspector.network.native import kernel_library as library_module
+from driple.inspector.network.native.chain_gradients import chain_in_place
+from driple.inspector.network.native.chain_kernel import chain_by_kernel
+from driple.inspector.network.native.kernel_library import SWITCH, library
+from driple.inspector.network.native.set2set_kernel import set2set_by_kernel
+from driple.inspector.network.readouts.set2set import set2set
 
 EQUAL, RAGGED = (20,) * 9, (7, 20, 1, 2, 3, 40, 33, 16, 16, 16, 5)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from driple.inspector.checkpoint import FILE, load
-from driple.inspector.data import read_examples
-from driple.inspector.evaluation import INSPECTOR, evaluate
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.evaluation.error_table import INSPECTOR, evaluate
+from driple.inspector.model.inspector_folder import FILE, load
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 KEPT = sorted(path.parent.name for path in (CHECKOUT / "inspectors").glob(f"*/{FILE}"))

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import from_plain, to_plain
-from driple.inspector.kernel import FloatArray, Kernel
+from driple.inspector.base_model.kernel_ridge import FloatArray, Kernel
 
 FOLDS: NDArray[np.int64] = np.arange(120) % 6
 

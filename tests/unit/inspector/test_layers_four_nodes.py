@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from driple.inspector.executions.dense import dense
-from driple.inspector.executions.graphs import Graphs
-from driple.inspector.executions.sparse import sparse
-from driple.inspector.layers.gat import GatLayer
-from driple.inspector.layers.gcn import GcnLayer
-from driple.inspector.layers.gin import GinLayer
-from driple.inspector.layers.gru import StateCell
-from driple.inspector.layers.mpnn import MpnnLayer
-from driple.inspector.layers.pna import PnaLayer
+from driple.inspector.network.batching.dense import dense
+from driple.inspector.network.batching.graph_batch import Graphs
+from driple.inspector.network.batching.sparse import sparse
+from driple.inspector.network.layers.gat import GatLayer
+from driple.inspector.network.layers.gcn import GcnLayer
+from driple.inspector.network.layers.gin import GinLayer
+from driple.inspector.network.layers.gru import StateCell
+from driple.inspector.network.layers.mpnn import MpnnLayer
+from driple.inspector.network.layers.pna import PnaLayer
 
 Batcher = Callable[[list[Tensor], list[Tensor]], Graphs]
 needs_dgl = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="DGL is not installed")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from driple.inspector.executions.dense import DenseGraphs
+from driple.inspector.network.batching.dense import DenseGraphs
 
 STEPS = 4
 

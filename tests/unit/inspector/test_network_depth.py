@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.inspector.depth import POLICIES, depends_on_graph, depth
+from driple.inspector.network.depth import POLICIES, depends_on_graph, depth
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from driple.contracts.errors import DripleError, UnknownName
-from driple.inspector.config import GRUS, LAYERS, PRESETS, READOUTS, NetworkConfig
-from driple.inspector.executions import choice
-from driple.inspector.executions.dense import dense
-from driple.inspector.executions.sparse import sparse
-from driple.inspector.layers.table import layer
-from driple.inspector.network import Network
-from driple.inspector.readouts.table import readout
+from driple.inspector.model.model_config import GRUS, LAYERS, PRESETS, READOUTS, NetworkConfig
+from driple.inspector.network.batching import execution_choice
+from driple.inspector.network.batching.dense import dense
+from driple.inspector.network.batching.sparse import sparse
+from driple.inspector.network.graph_network import Network
+from driple.inspector.network.layers.registry import layer
+from driple.inspector.network.readouts.registry import readout
 
 needs_dgl = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="DGL is not installed")
 SIZES = (4, 9, 1, 14)
@@ -197,29 +197,29 @@ def test_a_graph_without_edges_is_a_graph(batcher: Any) -> None:
 
 
 def test_small_and_even_graphs_are_dense_and_others_not() -> None:
-    assert choice.suits_dense([100] * 32)
-    assert choice.suits_dense([20, 5, 2])
-    assert choice.suits_dense([])
-    assert not choice.suits_dense([1000] * 32)
-    assert not choice.suits_dense([100, 4, 3, 5])
+    assert execution_choice.suits_dense([100] * 32)
+    assert execution_choice.suits_dense([20, 5, 2])
+    assert execution_choice.suits_dense([])
+    assert not execution_choice.suits_dense([1000] * 32)
+    assert not execution_choice.suits_dense([100, 4, 3, 5])
 
 
 def test_the_choice_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "has_dgl", lambda: True)
-    assert choice.choose("auto", [1000]) is sparse
-    assert choice.choose("auto", [10]) is dense
-    assert choice.choose("dense", [1000]) is dense
-    assert choice.choose("dgl", [10]) is sparse
+    monkeypatch.setattr(execution_choice, "has_dgl", lambda: True)
+    assert execution_choice.choose("auto", [1000]) is sparse
+    assert execution_choice.choose("auto", [10]) is dense
+    assert execution_choice.choose("dense", [1000]) is dense
+    assert execution_choice.choose("dgl", [10]) is sparse
     with pytest.raises(UnknownName, match="execution"):
-        choice.choose("sparse", [10])
+        execution_choice.choose("sparse", [10])
 
 
 def test_without_dgl_auto_is_dense_and_dgl_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(choice, "has_dgl", lambda: False)
-    assert choice.choose("auto", [1000]) is dense
+    monkeypatch.setattr(execution_choice, "has_dgl", lambda: False)
+    assert execution_choice.choose("auto", [1000]) is dense
     monkeypatch.setattr("importlib.import_module", missing)
     features, edges, _ = batch()
     with pytest.raises(DripleError, match="--execution dense"):
@@ -229,7 +229,7 @@ def test_without_dgl_auto_is_dense_and_dgl_says_what_to_do(monkeypatch: pytest.M
 @needs_dgl
 def test_dgl_prints_nothing_and_leaves_nothing_in_the_home(tmp_path: Path) -> None:
     script = (
-        "import torch; from driple.inspector.executions.sparse import sparse\n"
+        "import torch; from driple.inspector.network.batching.sparse import sparse\n"
         "sparse([torch.ones(2, 1)], [torch.tensor([[0, 1]])]).sum(torch.ones(2, 1))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "DGLBACKEND"}

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from driple.contracts.errors import BadInput
-from driple.inspector.config import GRUS, PRESETS, NetworkConfig
-from driple.inspector.executions.dense import DenseGraphs, dense
-from driple.inspector.network import Network
+from driple.inspector.model.model_config import GRUS, PRESETS, NetworkConfig
+from driple.inspector.network.batching.dense import DenseGraphs, dense
+from driple.inspector.network.graph_network import Network
 
 PAPER = PRESETS["paper"].network
 OURS = NetworkConfig(hidden=8, plain=False, dropout=0.0)

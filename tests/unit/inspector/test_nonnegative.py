@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from driple.inspector.nonnegative import FloatArray, nonnegative
+from driple.inspector.base_model.nonnegative_lstsq import FloatArray, nonnegative
 
 PROBLEMS, ROWS, UNKNOWNS = 40, 30, 12
 
@@ -48,7 +48,7 @@ def test_what_does_not_end_is_left_to_scipy(monkeypatch: pytest.MonkeyPatch) -> 
     rows, sides = problems(5, alike=0.5)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     wanted = solved(rows, sides)
-    monkeypatch.setattr("driple.inspector.nonnegative.ROUNDS", 2)
+    monkeypatch.setattr("driple.inspector.base_model.nonnegative_lstsq.ROUNDS", 2)
     np.testing.assert_allclose(solved(rows, sides), wanted, atol=1e-6 * wanted.max())
 
 

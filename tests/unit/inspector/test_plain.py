@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import from_plain, to_plain
-from driple.inspector.facts import FACTS
-from driple.inspector.plain import KINDS, Elsewhere, FloatArray, Plain, folds_of
-from driple.inspector.scaling import FactScaler, TargetScaler
+from driple.inspector.base_model.stacked_regressor import KINDS, Elsewhere, FloatArray, Plain, folds_of
+from driple.inspector.data.scaling import FactScaler, TargetScaler
+from driple.inspector.data.workload_features import FACTS
 
 SUM, POWER, FLAT = 0, 1, 2
 """Targets that are best told by the law, by the ridge, and by anything."""

@@ -14,10 +14,11 @@ import predict_work as work
 import pytest
 
 from driple.contracts.metrics import COLUMNS
-from driple.inspector import cli_predict, graphcache
-from driple.inspector.checkpoint import load
+from driple.inspector import cli_predict
 from driple.inspector.cli_predict import main
-from driple.pipeline.graph import read_graph
+from driple.inspector.model.inspector_folder import load
+from driple.inspector.predict import graph_cache
+from driple.pipeline.graph.public import read_graph
 
 Predict = Callable[..., int]
 
@@ -54,8 +55,8 @@ def tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, graph: Path) -> 
         Path(out).write_bytes(graph.read_bytes())
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("driple.inspector.graphcache.subprocess.run", run)
-    monkeypatch.setattr(graphcache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr("driple.inspector.predict.graph_cache.subprocess.run", run)
+    monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return calls
 
@@ -263,8 +264,9 @@ def test_what_a_prediction_needs_and_what_help_needs() -> None:
         "heavy = {'numpy', 'torch', 'dgl', 'sklearn', 'pandas', 'matplotlib', 'pyarrow', 'igraph', 'tensorflow'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
         "with cli_predict._without('matplotlib', 'pandas'):\n"
-        "    from driple.inspector import asking, graphcache, oracle, shelf\n"
-        "    from driple.pipeline.graph import read_graph, recipe_of\n"
+        "    from driple.inspector.model import store\n"
+        "    from driple.inspector.predict import graph_cache, predictor, request\n"
+        "    from driple.pipeline.graph.public import read_graph, recipe_of\n"
         "    from pathlib import Path\n"
         "    recipe_of([graph := read_graph(Path(sys.argv[1]))], 'uniform:4').group(graph)\n"
         "print(sorted(heavy & set(sys.modules)))\n"
@@ -278,7 +280,7 @@ def test_what_a_prediction_needs_and_what_help_needs() -> None:
 def test_what_is_not_installed_is_named(
     predict: Predict, graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("oracle", "threads"):
+    for name in ("predict.predictor", "training.threads"):
         monkeypatch.delitem(sys.modules, f"driple.inspector.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "needs torch, which is not installed" in refused(lambda: predict(graph=graph), capsys)

@@ -11,10 +11,10 @@ import predict_work as work
 import pytest
 
 from driple.contracts.errors import BadInput, RunFailed
-from driple.contracts.runspec import Workload
+from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.inspector import graphcache
-from driple.inspector.graphcache import Wanted, cache_folder, graphs_of
+from driple.inspector.predict import graph_cache
+from driple.inspector.predict.graph_cache import Wanted, cache_folder, graphs_of
 
 WORKLOAD = Workload("resnet20", "cifar10", 16, image_size=32)
 WANTED = Wanted(WORKLOAD, Setting.parse("cpu-p1w2-1g"))
@@ -38,8 +38,8 @@ class Maker:
 @pytest.fixture
 def maker(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> Maker:
     made = Maker(work.run_graph(checkout).read_bytes())
-    monkeypatch.setattr("driple.inspector.graphcache.subprocess.run", made)
-    monkeypatch.setattr(graphcache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr("driple.inspector.predict.graph_cache.subprocess.run", made)
+    monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
     return made
 
 
@@ -78,7 +78,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(maker: Maker, tmp_path: 
 
 
 def test_without_tensorflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("driple.inspector.graphcache.find_spec", lambda name: None)
+    monkeypatch.setattr("driple.inspector.predict.graph_cache.find_spec", lambda name: None)
     with pytest.raises(BadInput) as caught:
         graphs_of([WANTED], tmp_path, silent)
     assert "pip install 'driple[workloads]'" in str(caught.value) and "--graph" in str(caught.value)
@@ -100,7 +100,7 @@ def test_the_key_has_all_that_makes_a_graph(monkeypatch: pytest.MonkeyPatch, tmp
     assert len({WANTED.key, *rings}) == 3
     before = WANTED.key
     for changed in ("driple", "tensorflow"):
-        monkeypatch.setattr(graphcache, "_version", lambda name, changed=changed: "9" if name == changed else "1")
+        monkeypatch.setattr(graph_cache, "_version", lambda name, changed=changed: "9" if name == changed else "1")
         assert WANTED.key != before
         before = WANTED.key
 

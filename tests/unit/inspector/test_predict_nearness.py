@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.inspector.examples import Example, Examples, unmeasured
-from driple.inspector.facts import FACTS, facts_table
-from driple.inspector.nearness import EDGE, FAR, LIKE, Neighbourhood
-from driple.inspector.scaling import FactScaler
-from driple.inspector.trainingrows import FILE, Row, TrainingRows, load_rows, save_rows, workload_label
+from driple.inspector.data.examples import Example, Examples, unmeasured
+from driple.inspector.data.scaling import FactScaler
+from driple.inspector.data.workload_features import FACTS, facts_table
+from driple.inspector.model.training_rows import FILE, Row, TrainingRows, load_rows, save_rows, workload_label
+from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Neighbourhood
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from driple.inspector.answer import Cycle
-from driple.inspector.answertext import aligned
-from driple.inspector.humane import figures, quantity
+from driple.inspector.predict.number_format import figures, quantity
+from driple.inspector.predict.prediction import Cycle
+from driple.inspector.predict.prediction_text import aligned
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import PUBLISHED_INDEX
-from driple.inspector.config import PRESETS
-from driple.inspector.executions.dense import DenseGraphs
-from driple.inspector.network import Network
-from driple.inspector.published import load_checkpoint, to_network_state
+from driple.inspector.model.model_config import PRESETS
+from driple.inspector.model.published_checkpoint import load_checkpoint, to_network_state
+from driple.inspector.network.batching.dense import DenseGraphs
+from driple.inspector.network.graph_network import Network
 
 H = 64
 SHAPES: dict[str, tuple[int, ...]] = {

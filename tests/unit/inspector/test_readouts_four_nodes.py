@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from driple.contracts.errors import BadInput
-from driple.inspector.executions.dense import dense
-from driple.inspector.executions.graphs import Graphs
-from driple.inspector.executions.sparse import sparse
-from driple.inspector.readouts.attention import AttentionReadout
-from driple.inspector.readouts.cost import CostReadout
-from driple.inspector.readouts.max import MaxReadout
-from driple.inspector.readouts.mean import MeanReadout
-from driple.inspector.readouts.set2set import Set2SetReadout
+from driple.inspector.network.batching.dense import dense
+from driple.inspector.network.batching.graph_batch import Graphs
+from driple.inspector.network.batching.sparse import sparse
+from driple.inspector.network.readouts.attention import AttentionReadout
+from driple.inspector.network.readouts.cost import CostReadout
+from driple.inspector.network.readouts.max import MaxReadout
+from driple.inspector.network.readouts.mean import MeanReadout
+from driple.inspector.network.readouts.set2set import Set2SetReadout
 
 Batcher = Callable[[list[Tensor], list[Tensor]], Graphs]
 needs_dgl = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="DGL is not installed")

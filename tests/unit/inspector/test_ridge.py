@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 
-from driple.inspector.ridge import STRENGTHS, ridges, solve
+from driple.inspector.base_model.ridge import STRENGTHS, ridges, solve
 
 ROWS, FOLDS = 24, 4
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import from_plain, to_plain
-from driple.inspector.facts import FACTS
-from driple.inspector.scaling import FactScaler, FeatureScaler, TargetScaler
+from driple.inspector.data.scaling import FactScaler, FeatureScaler, TargetScaler
+from driple.inspector.data.workload_features import FACTS
 
 WIDTH = len(COLUMNS)
 ALL: Any = np.ones(WIDTH, dtype=bool)

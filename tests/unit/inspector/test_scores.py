@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import to_plain
-from driple.inspector.scores import Score, Scores, mean_of, scores
+from driple.inspector.evaluation.scores import Score, Scores, mean_of, scores
 
 WIDTH = len(COLUMNS)
 

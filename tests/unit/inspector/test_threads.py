@@ -10,10 +10,10 @@ import torch
 import training_work as work
 from threadpoolctl import threadpool_info
 
-from driple.inspector.examples import Examples
-from driple.inspector.plain import Plain
-from driple.inspector.threads import FEW, solver_threads, suited, torch_threads
-from driple.inspector.train import Epoch
+from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.data.examples import Examples
+from driple.inspector.training.threads import FEW, solver_threads, suited, torch_threads
+from driple.inspector.training.train_network import Epoch
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import torch
 import training_work as work
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.inspector import start
-from driple.inspector.examples import Examples
-from driple.inspector.learn import train_inspector
-from driple.inspector.scores import nrmse_within, ranges_of
-from driple.inspector.state import read_state
-from driple.inspector.train import Epoch
+from driple.inspector.data.examples import Examples
+from driple.inspector.evaluation.scores import nrmse_within, ranges_of
+from driple.inspector.training import initialisation
+from driple.inspector.training.train_inspector import train_inspector
+from driple.inspector.training.train_network import Epoch
+from driple.inspector.training.training_state import read_state
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_an_interrupt_before_the_first_epoch_is_an_interrupt(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driple.inspector.loop.Loop.step", interrupted)
+    monkeypatch.setattr("driple.inspector.training.epochs.Loop.step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         work.trained(examples)
 
@@ -217,15 +217,16 @@ def test_outputs_that_are_no_numbers_from_the_start_are_an_error(
     examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "driple.inspector.loop.Loop._outputs", lambda self, batches: torch.full((len(list(batches)), 12), math.nan)
+        "driple.inspector.training.epochs.Loop._outputs",
+        lambda self, batches: torch.full((len(list(batches)), 12), math.nan),
     )
-    monkeypatch.setattr("driple.inspector.loop._loss", lambda *_: math.nan)
+    monkeypatch.setattr("driple.inspector.training.epochs._loss", lambda *_: math.nan)
     with pytest.raises(DripleError, match="--target-scale log"):
         work.trained(examples)
 
 
 def test_batches_in_the_order_of_the_dataset_if_asked(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    from driple.inspector.prepare import Prepared
+    from driple.inspector.data.tensors import Prepared
 
     orders: list[list[int]] = []
     batches = Prepared.batches
@@ -271,9 +272,9 @@ def test_an_interrupted_ensemble_keeps_the_networks_so_far_and_goes_on(examples:
 
 
 def test_an_interrupt_between_two_networks_keeps_the_first(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    from driple.inspector import learn
+    from driple.inspector.training import train_inspector as learn
 
-    begin = start.start
+    begin = initialisation.start
 
     def pressed(member: int, *rest: Any) -> Any:
         if member == 1:
@@ -302,7 +303,7 @@ def test_one_prediction_is_that_of_many(examples: Examples) -> None:
 def test_the_paper_preset_trains_on_small_groups(examples: Examples) -> None:
     import dataclasses
 
-    from driple.inspector.config import PRESETS, changed
+    from driple.inspector.model.model_config import PRESETS, changed
 
     config = dataclasses.replace(changed(PRESETS["paper"], epochs=2, hidden=6), grouping="uniform:4")
     found = train_inspector(examples, config)

@@ -16,10 +16,10 @@ import inspector_work
 import pytest
 import training_work as work
 
-from driple.inspector.checkpoint import load
-from driple.inspector.interrupts import HeldBack
-from driple.inspector.loop import Loop
-from driple.inspector.progress import Progress
+from driple.inspector.model.inspector_folder import load
+from driple.inspector.training.epochs import Loop
+from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.progress import Progress
 
 SETTING = inspector_work.SETTING
 
@@ -63,7 +63,7 @@ def test_ctrl_c_before_the_first_epoch_leaves_what_was_there(
     def pressed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driple.inspector.loop.Loop.step", pressed)
+    monkeypatch.setattr("driple.inspector.training.epochs.Loop.step", pressed)
     assert train("--seed", "5") == 130
     monkeypatch.undo()
     assert load(folder).seed == 0
@@ -102,7 +102,13 @@ def press(*_: Any, **__: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["learn.refit_plain", "learn._calibrated", "train.write_state", "trainingrows.save_rows"]
+    "moment",
+    [
+        "training.train_inspector.refit_plain",
+        "training.train_inspector._calibrated",
+        "training.train_network.write_state",
+        "model.training_rows.save_rows",
+    ],
 )
 def test_ctrl_c_after_the_last_epoch_loses_nothing(
     train: Callable[..., int],
@@ -114,7 +120,7 @@ def test_ctrl_c_after_the_last_epoch_loses_nothing(
     assert train() == 0
     whole = work.weights_of(folder)
     shutil.rmtree(folder)
-    module, name = moment.split(".")
+    module, name = moment.rsplit(".", 1)
     real = getattr(import_module(f"driple.inspector.{module}"), name)
 
     def pressed(*arguments: Any, **options: Any) -> Any:
@@ -133,7 +139,7 @@ def test_ctrl_c_after_the_last_epoch_loses_nothing(
 def test_ctrl_c_while_the_report_is_made_says_what_is_there(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("driple.inspector.evaluation.evaluate", press)
+    monkeypatch.setattr("driple.inspector.evaluation.error_table.evaluate", press)
     assert train() == 130
     assert "without its report; --evaluate makes it" in capsys.readouterr().err
     monkeypatch.undo()

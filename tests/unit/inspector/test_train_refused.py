@@ -122,7 +122,7 @@ def test_a_dataset_of_another_schema_version(tmp_path: Path, capsys: pytest.Capt
 def test_a_second_training_in_the_same_folder_is_refused(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from driple.contracts.onlyone import only_one
+    from driple.contracts.folder_lock import only_one
 
     with only_one(folder, "driple-train"):
         assert train() == 2

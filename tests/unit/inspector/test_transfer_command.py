@@ -14,14 +14,14 @@ import training_work as work
 from safetensors import safe_open
 
 from driple.contracts.errors import BadInput
-from driple.inspector.checkpoint import load, save
-from driple.inspector.comparison import compare, to_text
-from driple.inspector.config import PRESETS, changed
-from driple.inspector.examples import SIDES, Examples, job_of
-from driple.inspector.learn import Trained, train_inspector
-from driple.inspector.source import Source, find_source
-from driple.inspector.start import Transfer
-from driple.inspector.train import Fitted
+from driple.inspector.data.examples import SIDES, Examples, job_of
+from driple.inspector.model.inspector_folder import load, save
+from driple.inspector.model.model_config import PRESETS, changed
+from driple.inspector.training.initialisation import Transfer
+from driple.inspector.training.scratch_comparison import compare, to_text
+from driple.inspector.training.train_inspector import Trained, train_inspector
+from driple.inspector.training.train_network import Fitted
+from driple.inspector.training.transfer_source import Source, find_source
 
 OTHER = "cpu-p2w2-1g"
 
@@ -228,8 +228,8 @@ def test_a_setting_that_nobody_asked_for_is_refused_unless_allowed(inspectors: P
 
 
 def test_a_published_checkpoint_is_a_source_of_the_paper_preset(examples: Examples, tmp_path: Path) -> None:
-    from driple.inspector.network import Network
-    from driple.inspector.published import OUR_NAME
+    from driple.inspector.model.published_checkpoint import OUR_NAME
+    from driple.inspector.network.graph_network import Network
 
     torch.manual_seed(0)
     ours = Network(PRESETS["paper"].network, 3, 0).state_dict()

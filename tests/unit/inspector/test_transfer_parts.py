@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.inspector.config import PRESETS, NetworkConfig
-from driple.inspector.executions.dense import DenseGraphs, dense
-from driple.inspector.network import Network
-from driple.inspector.transfer import TUNE, Transferred, prepare_transfer
+from driple.inspector.model.model_config import PRESETS, NetworkConfig
+from driple.inspector.network.batching.dense import DenseGraphs, dense
+from driple.inspector.network.graph_network import Network
+from driple.inspector.training.transfer import TUNE, Transferred, prepare_transfer
 
 PAPER = dataclasses.replace(PRESETS["paper"].network, hidden=8)
 OURS = NetworkConfig(hidden=8, depth="4", plain=False, dropout=0.0)

@@ -10,11 +10,11 @@ import pytest
 import training_work as work
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.inspector import tune
-from driple.inspector.config import PRESETS
-from driple.inspector.examples import Examples
-from driple.inspector.learn import train_inspector
-from driple.inspector.tune import search
+from driple.inspector.data.examples import Examples
+from driple.inspector.model.model_config import PRESETS
+from driple.inspector.training import tune
+from driple.inspector.training.train_inspector import train_inspector
+from driple.inspector.training.tune import search
 
 optuna = pytest.importorskip("optuna")
 FEW = ("layer", "gru", "depth", "readout", "mlp_layers", "dropout", "grouping", "batch_size", "weight_decay")
@@ -122,8 +122,8 @@ def test_without_optuna_it_says_how_to_get_it(
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_point_of_the_space_is_a_config(name: str) -> None:
-    from driple.inspector.config import changed
-    from driple.inspector.depth import depends_on_graph, depth
+    from driple.inspector.model.model_config import changed
+    from driple.inspector.network.depth import depends_on_graph, depth
 
     base = PRESETS[name]
     space = {**tune.SPACE, **({"depth": tune.DEEP} if depends_on_graph(base.network.depth) else {})}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from driple.orchestrator.agent import ARRIVAL, Agent
-from driple.orchestrator.arrival import NO_FOLDER
+from driple.orchestrator.hosts.agent_file import ARRIVAL, Agent
+from driple.orchestrator.hosts.bootstrap import NO_FOLDER
 from driple.orchestrator.hosts.local import LocalChannel, LocalHost
 
 MAIN = "import sys; print('runs', *sys.argv[1:], flush=True); print('heard', sys.stdin.readline(), flush=True)"

@@ -5,12 +5,12 @@ import io
 import pytest
 
 from driple.contracts.errors import RunFailed
-from driple.contracts.runspec import Measurement, NetworkCondition, RunSpec, Workload
+from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.board import Board, span, summary_json, summary_text
-from driple.orchestrator.failure import AttemptFailed, Blame, ended_how
-from driple.orchestrator.plan import PlannedRun
-from driple.orchestrator.sweep import Result
+from driple.orchestrator.attempt.failure import AttemptFailed, Blame, ended_how
+from driple.orchestrator.planning.plan import PlannedRun
+from driple.orchestrator.sweep.console import Board, span, summary_json, summary_text
+from driple.orchestrator.sweep.scheduler import Result
 
 
 def planned(batch: int = 2) -> PlannedRun:

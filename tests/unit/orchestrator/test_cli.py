@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.manifest import SEALED, Manifest
-from driple.contracts.rundir import RunPaths
-from driple.contracts.runspec import RunSpec
+from driple.contracts.run_dir import RunPaths
+from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.cli import main
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.plan import plan
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.planning.plan import plan
 
 DRIPLE_RUN = f"{shlex.quote(sys.executable)} -m driple.orchestrator.cli"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driple.contracts.errors import BadInput, FileFaults
-from driple.orchestrator.document import parse
+from driple.orchestrator.config.yaml_nodes import parse
 
 # PyYAML writes the text 1e5 without quotes, and we read a number, as YAML 1.2 and JSON do.
 words = st.text(string.ascii_letters + string.digits + " :#-[]{},&*!|>'\"%@`é模\n", max_size=12).filter(

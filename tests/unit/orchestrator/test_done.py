@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from driple.orchestrator.cli import main
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.plan import plan
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.planning.plan import plan
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

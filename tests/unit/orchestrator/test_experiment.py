@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import FileFaults
-from driple.contracts.runspec import Measurement, NetworkCondition
-from driple.orchestrator.experiment import Experiment, Timeouts, load_experiment
-from driple.orchestrator.placement import Policy
+from driple.contracts.run_spec import Measurement, NetworkCondition
+from driple.orchestrator.config.experiment import Experiment, Timeouts, load_experiment
+from driple.orchestrator.config.placement import Policy
 
 HEAD = "setting: cpu-p1w2-1g\nsteps: 5\n"
 

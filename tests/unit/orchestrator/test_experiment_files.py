@@ -8,9 +8,9 @@ import pytest
 
 from driple.contracts.setting import PUBLISHED, Published
 from driple.contracts.zoo import MODELS
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.plan import plan
-from driple.orchestrator.reading import Faults, open_document
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.config.validation import Faults, open_document
+from driple.orchestrator.planning.plan import plan
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 NOT_EXPERIMENTS = {EXPERIMENTS / "workloads.yaml", *EXPERIMENTS.glob("inventories/*.yaml")}

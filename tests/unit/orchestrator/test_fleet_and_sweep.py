@@ -11,17 +11,17 @@ import pytest
 
 from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import FAILED, Manifest
-from driple.orchestrator import fleet as fleets
-from driple.orchestrator.agent import ARRIVAL, Agent
-from driple.orchestrator.experiment import Experiment, load_experiment
-from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.attempt.data_network import NoShaper
+from driple.orchestrator.config.experiment import Experiment, load_experiment
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.hosts import host_pool as fleets
+from driple.orchestrator.hosts.agent_file import ARRIVAL, Agent
+from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.base import Finished
-from driple.orchestrator.inventory import HostSpec
-from driple.orchestrator.kinds import Cluster
-from driple.orchestrator.links import NoShaper
-from driple.orchestrator.plan import PlannedRun, plan
-from driple.orchestrator.provenance import Provenance
-from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
+from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.planning.plan import PlannedRun, plan
+from driple.orchestrator.sweep.provenance import Provenance
+from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
 
 AGENT = Agent(b"agent", "0" * 64)
 FACTS = {

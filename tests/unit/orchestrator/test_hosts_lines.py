@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driple.contracts.errors import HostError
-from driple.orchestrator.hosts import lines
-from driple.orchestrator.hosts.lines import Lines, Tail
+from driple.orchestrator.hosts import text_lines
+from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 
 @given(st.lists(st.binary(max_size=20).map(lambda piece: piece.replace(b"\xff", b"\n"))))
@@ -23,7 +23,7 @@ def test_lines_do_not_hang_on_how_the_stream_was_cut(pieces: list[bytes]) -> Non
 
 @pytest.mark.parametrize("ended", [b"", b"\n"])
 def test_a_line_without_end_does_not_fill_the_memory(ended: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE", 1 << 20)
+    monkeypatch.setattr(text_lines, "MAX_LINE", 1 << 20)
     reader = Lines()
     reader.feed(b"x" * (1 << 20))
     assert reader.pop() is None

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import HostRefused
+from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts import route as routes
 from driple.orchestrator.hosts.route import Options, find_route
-from driple.orchestrator.inventory import HostSpec
 
 GPU1 = HostSpec(name="gpu1", address="gpu1")
 

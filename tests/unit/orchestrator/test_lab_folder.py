@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, RunFailed
-from driple.orchestrator.lab import folder as folders
-from driple.orchestrator.lab import tools, wire
-from driple.orchestrator.lab.client import Lab, LabImpossible
+from driple.orchestrator.lab import control_messages, tools
+from driple.orchestrator.lab import lab_folder as folders
+from driple.orchestrator.lab.lab_client import Lab, LabImpossible
 
 
 @pytest.fixture(autouse=True)
@@ -98,22 +98,22 @@ def test_a_keeper_is_reached_however_long_the_path_is(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     handle = os.open(deep, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(wire.path_of(handle, "control"))
+        listener.bind(control_messages.path_of(handle, "control"))
         listener.listen()
         os.close(handle)
-        with wire.call(deep / "control", 5) as line:
+        with control_messages.call(deep / "control", 5) as line:
             other, _ = listener.accept()
             with other:
                 reading, writing = os.pipe()
-                wire.send(other, {"ok": "x" * 100_000}, [writing])
-                answer, descriptors = wire.receive(line)
-            assert answer == {"ok": "x" * 100_000} and wire.other_side(line) == os.getpid()
+                control_messages.send(other, {"ok": "x" * 100_000}, [writing])
+                answer, descriptors = control_messages.receive(line)
+            assert answer == {"ok": "x" * 100_000} and control_messages.other_side(line) == os.getpid()
             os.close(writing)
             os.write(descriptors[0], b"through")
             assert os.read(reading, 7) == b"through" and not os.get_inheritable(descriptors[0])
             for descriptor in (reading, *descriptors):
                 os.close(descriptor)
-            assert wire.receive(line) == (None, [])
+            assert control_messages.receive(line) == (None, [])
 
 
 def test_a_missing_sshd_is_one_sentence_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

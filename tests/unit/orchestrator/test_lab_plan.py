@@ -11,7 +11,7 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.orchestrator.lab import ssh_config, sshd
-from driple.orchestrator.lab.plan import (
+from driple.orchestrator.lab.layout import (
     KEEPER_ADDRESS,
     LINKS,
     MAX_HOSTS,

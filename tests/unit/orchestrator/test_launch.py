@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from driple.contracts.errors import RunFailed
-from driple.orchestrator.inventory import HostSpec
-from driple.orchestrator.launch import TaskPlace, WarmHost, container_command
-from driple.orchestrator.station import Event, Station
+from driple.orchestrator.attempt.task_command import TaskPlace, WarmHost, container_command
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.hosts.agent_client import Event, Station
 
 PLACE = TaskPlace("worker:0", "/scratch/runs/run-1.abc")
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 
 from driple.contracts.errors import HostError, RunFailed
-from driple.contracts.runspec import Measurement, NetworkCondition, RunSpec, Workload
+from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.inventory import HostSpec, Link
-from driple.orchestrator.launch import CONTAINER, WARM
-from driple.orchestrator.links import NOTHING, Links, NoShaper, TcShaper, probe, tc_ways
-from driple.orchestrator.station import Station
+from driple.orchestrator.attempt.data_network import NOTHING, Links, NoShaper, TcShaper, probe, tc_ways
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM
+from driple.orchestrator.config.inventory import HostSpec, Link
+from driple.orchestrator.hosts.agent_client import Station
 
 LINK = Setting.parse("cpu-p1w1-1g")
 ONE_MACHINE = Setting.parse("cpu-p1w1-pcie")

@@ -4,8 +4,8 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import Setting
-from driple.orchestrator.inventory import HostSpec, Inventory, Link
-from driple.orchestrator.placement import EXPLICIT, PACKED, SPREAD, Policy, place, together
+from driple.orchestrator.config.inventory import HostSpec, Inventory, Link
+from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place, together
 
 LAB = Inventory(kind="lab")
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driple.contracts.manifest import FAILED, SEALED, Manifest
-from driple.contracts.rundir import RunPaths
-from driple.contracts.runspec import RunSpec
-from driple.orchestrator.done import sealed_runs
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.plan import PlannedRun, plan
+from driple.contracts.run_dir import RunPaths
+from driple.contracts.run_spec import RunSpec
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.planning.plan import PlannedRun, plan
+from driple.orchestrator.planning.resume import sealed_runs
 
 
 @pytest.fixture(scope="module")

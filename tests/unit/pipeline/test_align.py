@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from driple.contracts.manifest import ClockFit, ClockProbe
-from driple.pipeline.align import Steps, Window, common_window, to_controller_ns
+from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
 
 
 def steps(start: float, count: int, length: float = 1.0) -> Steps:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driple.pipeline.bib import measure
-from driple.pipeline.series import BUSY, LEVEL, NETWORK, Series
+from driple.pipeline.bursts.burst_metrics import measure
+from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, Series
 
 PERIOD_S = 0.01
 
@@ -93,7 +93,7 @@ def test_durations_are_right_to_a_sample_and_amounts_to_two_percent(
 
 def as_counter(true: Wave, scale: float) -> Series:
     """The same wave as a counter of bytes would have shown it: each rate is the mean over its own time."""
-    from driple.pipeline.rates import rate
+    from driple.pipeline.traces.rates import rate
 
     fine = np.arange(0, true.t_s[-1], PERIOD_S / 20)
     level = np.interp(fine, true.t_s, true.value, left=0.0)

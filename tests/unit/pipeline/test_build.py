@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import to_plain
-from driple.contracts.runspec import JobSpec
-from driple.pipeline import build as building
-from driple.pipeline import rows as making
-from driple.pipeline.build import Options, Report, build
-from driple.pipeline.dataset import LIST_NAMES, read
-from driple.pipeline.engine import Engine
-from driple.pipeline.splits import architecture_side, random_side
+from driple.contracts.run_spec import JobSpec
+from driple.pipeline.datasets import build as building
+from driple.pipeline.datasets import run_rows as making
+from driple.pipeline.datasets.build import Options, Report, build
+from driple.pipeline.datasets.dataset_file import LIST_NAMES, read
+from driple.pipeline.datasets.engine import Engine
+from driple.pipeline.datasets.splits import architecture_side, random_side
 
 pytest.importorskip("joblib")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -78,9 +78,9 @@ def traces(examples: list[Path], tmp_path: Path) -> Path:
 
 
 def test_every_task_of_every_run_is_a_row(examples: list[Path], tmp_path: Path) -> None:
-    from driple.pipeline.graph import read_graph
-    from driple.pipeline.load import load_run
-    from driple.pipeline.metrics import task_metrics
+    from driple.pipeline.bursts.task_metrics import task_metrics
+    from driple.pipeline.graph.public import read_graph
+    from driple.pipeline.traces.load_run import load_run
 
     for example in examples:
         copy(example, tmp_path / "traces")
@@ -108,8 +108,8 @@ def test_every_task_of_every_run_is_a_row(examples: list[Path], tmp_path: Path) 
 
 
 def test_metadata_group_a_graph_as_the_dataset_does(traces: Path, tmp_path: Path) -> None:
-    from driple.contracts.plain import from_plain
-    from driple.pipeline.graph import SizeBatches, group, op_frequency, read_graph
+    from driple.contracts.json_values import from_plain
+    from driple.pipeline.graph.public import SizeBatches, group, op_frequency, read_graph
 
     done(traces, tmp_path / "out")
     metadata = pq.read_schema(only_file(tmp_path / "out")).metadata
@@ -368,7 +368,7 @@ def test_an_end_in_the_middle_leaves_what_was_there(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("driple.contracts.rundir.os.fsync", interrupted)
+    monkeypatch.setattr("driple.contracts.run_dir.os.fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         done(traces, out)
     monkeypatch.undo()

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from driple.pipeline.build import LeftOut, Report, SettingReport
 from driple.pipeline.cli import Progress, main, to_text
+from driple.pipeline.datasets.build import LeftOut, Report, SettingReport
 
 pytest.importorskip("joblib")
 pytest.importorskip("pyarrow")

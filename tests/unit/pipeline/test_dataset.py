@@ -15,8 +15,19 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS as TARGETS
-from driple.pipeline import dataset as files
-from driple.pipeline.dataset import COLUMNS, GROUPS, LIST_NAMES, OPS, Dataset, Row, graph_key, put, read, to_bytes
+from driple.pipeline.datasets import dataset_file as files
+from driple.pipeline.datasets.dataset_file import (
+    COLUMNS,
+    GROUPS,
+    LIST_NAMES,
+    OPS,
+    Dataset,
+    Row,
+    graph_key,
+    put,
+    read,
+    to_bytes,
+)
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

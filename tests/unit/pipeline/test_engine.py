@@ -8,7 +8,7 @@ import pytest
 from engine_work import square, square_or_die
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.pipeline.engine import Engine, connected, parse
+from driple.pipeline.datasets.engine import Engine, connected, parse
 
 pytest.importorskip("joblib")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from driple.pipeline.foreign import FLAG, LIMIT_PCT, foreign_cpu_pct
-from driple.pipeline.load import Readings, Run, load_run
-from driple.pipeline.rows import Request, RunRows, inputs_sha256, work
+from driple.pipeline.datasets.run_rows import Request, RunRows, inputs_sha256, work
+from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT, foreign_cpu_pct
+from driple.pipeline.traces.load_run import Readings, Run, load_run
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_rows_say_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = work(asked)
     assert isinstance(quiet, RunRows)
     assert all(FLAG not in row["flags"] for row in quiet.rows)
-    monkeypatch.setattr("driple.pipeline.load.load_run", lambda folder: busier(run, 0.5))
+    monkeypatch.setattr("driple.pipeline.traces.load_run.load_run", lambda folder: busier(run, 0.5))
     busy = work(asked)
     assert isinstance(busy, RunRows)
     assert all(FLAG in row["flags"] and row["foreign_cpu_pct"] > 50 for row in busy.rows)

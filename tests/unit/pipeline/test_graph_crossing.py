@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from driple.pipeline.graph import read_graph
+from driple.pipeline.graph.public import read_graph
 
 PS, WORKER = '"/job:ps/task:0"', '"/job:worker/task:0"'
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from driple.pipeline.graphs.flops import Shapes, flops
+from driple.pipeline.graph.flops import Shapes, flops
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driple.contracts.errors import BadInput
-from driple.contracts.plain import from_plain, to_plain
-from driple.pipeline.graph import (
+from driple.contracts.json_values import from_plain, to_plain
+from driple.pipeline.graph.levels import levels
+from driple.pipeline.graph.public import (
     OpGraph,
     Recipe,
     SizeBatches,
@@ -29,7 +30,6 @@ from driple.pipeline.graph import (
     undirected,
     unknown_ops,
 )
-from driple.pipeline.graphs.levels import levels
 
 OPS = ("Conv2D", "Relu", "AddV2", "NextIteration", "Const")
 POLICIES = ("none", "uniform:1", "uniform:4", "uniform:1000", "sqrt", "linear:3")
@@ -168,7 +168,7 @@ def test_the_processs_random_numbers_are_left_alone() -> None:
 DIGEST = """
 import hashlib, sys
 from pathlib import Path
-from driple.pipeline.graph import read_graph, recipe_of
+from driple.pipeline.graph.public import read_graph, recipe_of
 digest = hashlib.sha256()
 for name in ("tiny.parquet", "loop.pb", "calls.pb"):
     graph = read_graph(Path(sys.argv[1]) / name)

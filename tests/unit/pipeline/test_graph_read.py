@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driple.contracts.errors import BadInput
-from driple.pipeline.graph import OpGraph, read_graph
-from driple.pipeline.graphs import prototext
-from driple.pipeline.graphs.functions import laid_open
-from driple.pipeline.graphs.schema import GRAPH
-from driple.pipeline.graphs.shapes import output_shapes
+from driple.pipeline.graph import prototext
+from driple.pipeline.graph.function_inlining import laid_open
+from driple.pipeline.graph.graphdef_fields import GRAPH
+from driple.pipeline.graph.public import OpGraph, read_graph
+from driple.pipeline.graph.shape_inference import output_shapes
 
 BATCH = 8
 

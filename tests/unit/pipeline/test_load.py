@@ -16,9 +16,9 @@ import pytest
 
 from driple.contracts.errors import CorruptRun
 from driple.contracts.metrics import COLUMNS
-from driple.pipeline.flows import task_traffic
-from driple.pipeline.load import device_periods, load_run
-from driple.pipeline.metrics import resource_series, step_time_s, targets, task_metrics
+from driple.pipeline.bursts.task_metrics import resource_series, step_time_s, targets, task_metrics
+from driple.pipeline.traces.load_run import device_periods, load_run
+from driple.pipeline.traces.task_flows import task_traffic
 
 
 @pytest.fixture

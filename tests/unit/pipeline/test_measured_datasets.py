@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from driple.pipeline.rows import RULES_VERSION
+from driple.pipeline.datasets.run_rows import RULES_VERSION
 
 DATASETS = Path(__file__).resolve().parents[3] / "datasets"
 NAMES = ("workloads", "models", "runs", "rows", "flagged")

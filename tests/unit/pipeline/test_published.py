@@ -15,8 +15,8 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.setting import PUBLISHED as SETTINGS
 from driple.contracts.setting import Setting
-from driple.pipeline import published
-from driple.pipeline.splits import SIDES
+from driple.pipeline.datasets import published_datasets
+from driple.pipeline.datasets.splits import SIDES
 
 torch = pytest.importorskip("torch")
 
@@ -45,7 +45,7 @@ def contents(sizes: dict[str, list[int]] | None = None, nodes: int = 5) -> tuple
 def test_order_of_labels_features_and_edges(tmp_path: Path) -> None:
     parts = contents()
     torch.save(parts, tmp_path / NAME)
-    found = published.load(tmp_path / NAME, None, 7)
+    found = published_datasets.load(tmp_path / NAME, None, 7)
     assert str(found.setting) == "v100-p1w2-pcie"
     assert [row["split_random"] for row in found.rows] == ["train"] * 6 + ["val"] * 2 + ["test"] * 2
     assert set(ORDER) == set(TARGET_OF_COLUMN)
@@ -73,22 +73,22 @@ def test_names_of_the_published_files_are_settings(number: int, tmp_path: Path) 
     known = SETTINGS[number]
     name = f"{number + 1}_{known.name.replace('/', '').replace('-PCIe', '_PCIe')}.pkl"
     torch.save(contents({"train": [1], "val": [], "test": []}), tmp_path / name)
-    assert published.load(tmp_path / name, None, 1).setting == known.setting
+    assert published_datasets.load(tmp_path / name, None, 1).setting == known.setting
 
 
 def test_a_setting_that_is_given_wins(tmp_path: Path) -> None:
     torch.save(contents(), tmp_path / "anything.bin")
     setting = Setting.parse("cpu-p1w1-1g")
-    assert published.load(tmp_path / "anything.bin", setting, 1).setting == setting
+    assert published_datasets.load(tmp_path / "anything.bin", setting, 1).setting == setting
     with pytest.raises(BadInput, match="is not a setting"):
-        published.load(tmp_path / "anything.bin", None, 1)
+        published_datasets.load(tmp_path / "anything.bin", None, 1)
 
 
 def test_what_an_adjacency_should_not_have_is_flagged(tmp_path: Path) -> None:
     parts = contents({"train": [1], "val": [], "test": []}, nodes=3)
     parts[0]["train"][0][0] = torch.tensor([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     torch.save(parts, tmp_path / NAME)
-    (row,) = published.load(tmp_path / NAME, None, 1).rows
+    (row,) = published_datasets.load(tmp_path / NAME, None, 1).rows
     assert row["flags"][1:] == ["edge_weights_dropped", "self_loops_dropped", "adjacency_symmetrised"]
     assert row["edges"] == 1
 
@@ -97,7 +97,7 @@ def test_a_graph_with_nan_is_left_out_and_named(tmp_path: Path) -> None:
     parts = contents()
     parts[1]["val"][0][1, 0, 0] = float("nan")
     torch.save(parts, tmp_path / NAME)
-    found = published.load(tmp_path / NAME, None, 1)
+    found = published_datasets.load(tmp_path / NAME, None, 1)
     assert len(found.rows) == 9
     assert found.left_out == ["published-v100-p1w2-pcie-val-00001: a feature or an edge that is not a number"]
 
@@ -124,7 +124,7 @@ def test_a_file_that_wants_to_run_something_is_refused(way: str, tmp_path: Path)
     else:
         torch.save(Evil(mark), path, _use_new_zipfile_serialization=way == "zip")
     with pytest.raises(BadInput) as error:
-        published.load(path, None, 1)
+        published_datasets.load(path, None, 1)
     assert str(error.value).startswith(f"{path}: refused: it asks to run 'posix.system'")
     assert "\n" not in str(error.value)
     assert not mark.exists()
@@ -191,7 +191,7 @@ def test_other_files_are_told_apart(make: Callable[[Path], object], reason: str,
     path = tmp_path / NAME
     make(path)
     with pytest.raises(BadInput) as error:
-        published.load(path, None, 1)
+        published_datasets.load(path, None, 1)
     assert str(error.value).startswith(f"{path}: ")
     assert reason in str(error.value)
     assert "\n" not in str(error.value)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.pipeline.bib import measure
-from driple.pipeline.rates import rate
-from driple.pipeline.refresh import real_updates
-from driple.pipeline.series import NETWORK, Series
+from driple.pipeline.bursts.burst_metrics import measure
+from driple.pipeline.traces.rates import rate
+from driple.pipeline.traces.refresh import real_updates
+from driple.pipeline.traces.series import NETWORK, Series
 
 T = np.arange(200) * 0.01
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.pipeline.bib import measure
-from driple.pipeline.readers.open import read_source
-from driple.pipeline.readers.source import Source
-from driple.pipeline.series import BUSY, LEVEL, NETWORK
+from driple.pipeline.bursts.burst_metrics import measure
+from driple.pipeline.readers.base import Source
+from driple.pipeline.readers.registry import read_source
+from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK
 
 START = datetime(2026, 5, 4, 23, 59, 58)
 

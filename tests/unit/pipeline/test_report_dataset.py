@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from driple.pipeline.cli_report import main
-from driple.pipeline.dataset import Dataset, put, read, to_bytes
-from driple.pipeline.reports.dataset import by_workload, dataset_report, repeatability
-from driple.pipeline.reports.page import Report, render
+from driple.pipeline.datasets.dataset_file import Dataset, put, read, to_bytes
+from driple.pipeline.reports.dataset_page import by_workload, dataset_report, repeatability
+from driple.pipeline.reports.page_layout import Report, render
 
 pytest.importorskip("joblib")
 pytest.importorskip("pyarrow")
@@ -28,8 +28,8 @@ def quiet(what: str, done: int, total: int) -> None:
 @pytest.fixture(scope="module")
 def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of the real runs."""
-    from driple.pipeline.build import Options, build
-    from driple.pipeline.engine import Engine
+    from driple.pipeline.datasets.build import Options, build
+    from driple.pipeline.datasets.engine import Engine
 
     folder = tmp_path_factory.mktemp("datasets")
     build([checkout / "tests/data/runs"], Options(output=folder, engine=Engine(jobs=1)))

@@ -12,8 +12,8 @@ import pytest
 from driple.pipeline.reports.axes import scale
 from driple.pipeline.reports.charts import Point, bars, histogram, lines, scatter
 from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
-from driple.pipeline.reports.page import Report, Section, render
-from driple.pipeline.reports.words import amount, duration, listed, percent, plain, size, when
+from driple.pipeline.reports.number_text import amount, duration, listed, percent, plain, size, when
+from driple.pipeline.reports.page_layout import Report, Section, render
 
 HOSTILE = "<script>alert(1)</script>\"' onload=x &amp;"
 

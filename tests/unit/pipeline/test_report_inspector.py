@@ -14,9 +14,9 @@ import pytest
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS, RESOURCES
 from driple.pipeline.cli_report import main
-from driple.pipeline.reports.curves import read_curves
-from driple.pipeline.reports.inspector import inspector_report
-from driple.pipeline.reports.page import Report, render
+from driple.pipeline.reports.inspector_page import inspector_report
+from driple.pipeline.reports.learning_curves import read_curves
+from driple.pipeline.reports.page_layout import Report, render
 
 HOSTILE = "<a href=javascript:alert(1)>"
 PREDICTORS = {"inspector": 0.1, "mean": 0.3, "trees": 0.2}

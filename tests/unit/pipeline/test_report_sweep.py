@@ -12,10 +12,10 @@ import pytest
 
 from driple.contracts.manifest import FAILED, Manifest
 from driple.pipeline.cli_report import main
-from driple.pipeline.reports import sweep
-from driple.pipeline.reports.page import Report, render
-from driple.pipeline.reports.runs import TRACES_SHOWN, Used, look
-from driple.pipeline.reports.sweep import sweep_report
+from driple.pipeline.reports import sweep_page
+from driple.pipeline.reports.page_layout import Report, render
+from driple.pipeline.reports.run_list import TRACES_SHOWN, Used, look
+from driple.pipeline.reports.sweep_page import sweep_report
 
 pytest.importorskip("pyarrow")
 
@@ -130,7 +130,7 @@ def test_hundreds_of_runs_stay_small(runs: Path, monkeypatch: pytest.MonkeyPatch
         for copy in range(200)
         for run in few
     ]
-    monkeypatch.setattr(sweep, "look", lambda *_: (many, []))
+    monkeypatch.setattr(sweep_page, "look", lambda *_: (many, []))
     report = sweep_report(runs, quiet)
     assert section(report, "Traces").count("<h3") == TRACES_SHOWN
     assert section(report, "All runs").count("<tr>") == 1 + 600

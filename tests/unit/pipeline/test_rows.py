@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.manifest import Manifest
-from driple.contracts.rundir import RunPaths
-from driple.contracts.runspec import JobSpec
+from driple.contracts.run_dir import RunPaths
+from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import Setting
-from driple.pipeline import rows as making
-from driple.pipeline.rows import Request, RunRows, SetAside, inputs_sha256, work
+from driple.pipeline.datasets import run_rows as making
+from driple.pipeline.datasets.run_rows import Request, RunRows, SetAside, inputs_sha256, work
 
 pytest.importorskip("pyarrow")
 
@@ -50,7 +50,7 @@ def test_an_error_of_the_disk_is_the_runs(example: Path, monkeypatch: pytest.Mon
     def fails(folder: Path) -> None:
         raise OSError(5, "Input/output error", str(folder / "trace/ps-0.parquet"))
 
-    monkeypatch.setattr("driple.pipeline.load.load_run", fails)
+    monkeypatch.setattr("driple.pipeline.traces.load_run.load_run", fails)
     assert work(asked(example)) == SetAside("trace/ps-0.parquet: Input/output error")
 
 
@@ -58,7 +58,7 @@ def test_a_missing_library_is_not_the_runs_fault(example: Path, monkeypatch: pyt
     def fails(folder: Path) -> None:
         raise ImportError("no such library")
 
-    monkeypatch.setattr("driple.pipeline.load.load_run", fails)
+    monkeypatch.setattr("driple.pipeline.traces.load_run.load_run", fails)
     with pytest.raises(ImportError):
         work(asked(example))
 

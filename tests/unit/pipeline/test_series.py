@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from driple.pipeline.refresh import find_refresh, real_updates
-from driple.pipeline.series import Series, usable
+from driple.pipeline.traces.refresh import find_refresh, real_updates
+from driple.pipeline.traces.series import Series, usable
 
 
 def test_what_is_unknown_or_steps_back_is_left_out_and_counted() -> None:

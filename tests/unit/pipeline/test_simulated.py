@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.runspec import Workload
+from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.pipeline import dataset as files
-from driple.pipeline.graph import OpGraph
-from driple.pipeline.simulated import BARRIER, BEGIN_S, DEVICES, HIDDEN, simulate, write_dataset
+from driple.pipeline.datasets import dataset_file as files
+from driple.pipeline.datasets.simulated_targets import BARRIER, BEGIN_S, DEVICES, HIDDEN, simulate, write_dataset
+from driple.pipeline.graph.public import OpGraph
 
 CPU = Setting.parse("cpu-p1w2-1g")
 GRAPH = OpGraph(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from driple.pipeline.spans import Spans, Weights, grid, spans_of, typical, without_flicker, without_pauses
+from driple.pipeline.bursts.spans import Spans, Weights, grid, spans_of, typical, without_flicker, without_pauses
 
 
 def labels(text: str) -> Any:

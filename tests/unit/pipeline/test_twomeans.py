@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.pipeline.twomeans import split_without_tail, two_means
+from driple.pipeline.bursts.two_means import split_without_tail, two_means
 
 numbers = st.one_of(st.floats(-1e6, 1e6), st.integers(-5, 5).map(float))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.contracts.runspec import Measurement
+from driple.contracts.run_spec import Measurement
 from driple.contracts.setting import Setting
-from driple.workloads.cluster import Balanced, RoundRobin, cluster_of, variable_bytes, worker_device
-from driple.workloads.job import job_without_hosts, workload_of
-from driple.workloads.train import Pace
+from driple.workloads.runtime.cluster import Balanced, RoundRobin, cluster_of, variable_bytes, worker_device
+from driple.workloads.runtime.job import job_without_hosts, workload_of
+from driple.workloads.strategies.ps_worker import Pace
 
 
 @given(sizes=st.lists(st.integers(0, 10**9), max_size=50), servers=st.integers(1, 5))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.workloads import graphdump
-from driple.workloads.graphdump import Edge, Graph, Node
+from driple.workloads.graphs import graph_writer
+from driple.workloads.graphs.graph_writer import Edge, Graph, Node
 
 GRAPH = Graph(
     source="tiny",
@@ -28,7 +28,7 @@ GRAPH = Graph(
 
 def test_a_graph_survives_its_file(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
-    graphdump.write(GRAPH, tmp_path / "g.parquet")
+    graph_writer.write(GRAPH, tmp_path / "g.parquet")
     table = pq.read_table(tmp_path / "g.parquet")
     (row,) = table.to_pylist()
     assert Graph(
@@ -44,11 +44,11 @@ def test_a_graph_survives_its_file(tmp_path: Path) -> None:
 def test_a_host_without_pyarrow_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DripleError, match="pip install pyarrow"):
-        graphdump.write(GRAPH, tmp_path / "g.parquet")
+        graph_writer.write(GRAPH, tmp_path / "g.parquet")
     assert not (tmp_path / "g.parquet").exists()
 
 
 def test_a_folder_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(BadInput, match="No such file"):
-        graphdump.write(GRAPH, tmp_path / "none" / "g.parquet")
+        graph_writer.write(GRAPH, tmp_path / "none" / "g.parquet")

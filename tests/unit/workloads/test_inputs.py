@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from driple.contracts.runspec import Workload
-from driple.workloads import inputs
+from driple.contracts.run_spec import Workload
+from driple.workloads.data import inputs
 
 IMAGES = Workload("resnet50", "imagenet", 64, image_size=50)
 TEXT = Workload("transformer", "europarl", 64, sequence_length=12)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.runspec import JobSpec
+from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import Setting
-from driple.workloads.job import check_job, job_without_hosts, read_job, workload_of
+from driple.workloads.runtime.job import check_job, job_without_hosts, read_job, workload_of
 
 CPU = Setting.parse("cpu-p2w2-1g")
 

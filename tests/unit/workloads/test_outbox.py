@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.trace import STEP_COLUMNS
-from driple.workloads.outbox import Outbox
+from driple.contracts.formats.trace import STEP_COLUMNS
+from driple.workloads.runtime.task_output import Outbox
 
 
 @pytest.fixture

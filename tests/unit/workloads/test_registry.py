@@ -6,10 +6,10 @@ import sys
 import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.contracts.runspec import Workload
+from driple.contracts.run_spec import Workload
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS
-from driple.workloads import optimisers
 from driple.workloads.models import registry
+from driple.workloads.runtime import optimisers
 
 
 def test_the_table_has_the_zoo_and_nothing_else() -> None:
@@ -20,7 +20,9 @@ def test_the_table_has_the_zoo_and_nothing_else() -> None:
 
 def test_the_table_needs_no_tensorflow() -> None:
     code = (
-        "import sys; from driple.workloads import custom, inputs, optimisers; import driple.workloads.models.registry;"
+        "import sys; from driple.workloads.data import inputs;"
+        "from driple.workloads.models import custom_model, registry;"
+        "from driple.workloads.runtime import optimisers;"
     )
     code += "sys.exit(any(name.partition('.')[0] in ('tensorflow', 'tf_keras', 'keras') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

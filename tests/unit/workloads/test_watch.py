@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from driple.workloads.meeting import Meeting
-from driple.workloads.watch import Peers
+from driple.workloads.runtime.watchdog import Peers
+from driple.workloads.strategies.allreduce_barrier import Meeting
 
 PROLOGUE = """
 import sys, time, pathlib
-from driple.workloads.outbox import Outbox
-from driple.workloads.watch import Watch
+from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.watchdog import Watch
 watch = Watch(Outbox(pathlib.Path(sys.argv[1]), "worker:0"))
 """
 

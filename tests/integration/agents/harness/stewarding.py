@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-COMMAND = (sys.executable, "-m", "driple.agents.cli_steward")
+COMMAND = (sys.executable, "-m", "driple.agents.cli_daemon")
 PATIENCE_S = 60.0
 
 # Deaf to signals, and with a child that has forked twice, made a session of its own and, if told so, thrown away its

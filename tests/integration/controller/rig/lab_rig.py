@@ -9,19 +9,19 @@ from pathlib import Path
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import Manifest
-from driple.orchestrator import collect
-from driple.orchestrator.agent import Agent
-from driple.orchestrator.done import sealed_runs
-from driple.orchestrator.experiment import load_experiment
-from driple.orchestrator.fleet import Fleet
+from driple.orchestrator.attempt import fetch
+from driple.orchestrator.attempt.attempt import Attempt
+from driple.orchestrator.config.experiment import load_experiment
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.backends import Cluster, lab_cluster
 from driple.orchestrator.hosts.base import Host
-from driple.orchestrator.inventory import HostSpec
-from driple.orchestrator.kinds import Cluster, lab_cluster
-from driple.orchestrator.lab.client import Lab
-from driple.orchestrator.lifecycle import Attempt
-from driple.orchestrator.plan import PlannedRun, plan
-from driple.orchestrator.provenance import provenance
-from driple.orchestrator.sweep import Options, Result, Sweep, only_sweep
+from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.lab.lab_client import Lab
+from driple.orchestrator.planning.plan import PlannedRun, plan
+from driple.orchestrator.planning.resume import sealed_runs
+from driple.orchestrator.sweep.provenance import provenance
+from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
 
 SETTING = "cpu-p1w2-1g"
 HOSTS = 3
@@ -119,7 +119,7 @@ class Rig:
             self.fleet = Fleet(self.cluster.specs, connect or self.cluster.connect, self.agent, "tests")
         seen = Seen(during, after_failure)
         with only_sweep(output, experiment.name):
-            collect.remove_partials(output, experiment.name)
+            fetch.remove_partials(output, experiment.name)
             done = sealed_runs(output, experiment.name, [run.id for run in runs])
             to_do = [run for run in runs if run.id not in done]
             options = Options(output=output, cold=cold)

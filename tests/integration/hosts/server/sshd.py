@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.ssh import SshHost
-from driple.orchestrator.inventory import HostSpec
 
 Connect = Callable[..., SshHost]
 USER = getpass.getuser()

@@ -9,11 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.plain import to_plain
-from driple.inspector.data import Examples, read_examples
-from driple.pipeline.dataset import GROUPS, MEASURED, OPS, PUBLISHED, Dataset, Row, graph_key, put, to_bytes
-from driple.pipeline.graph import OpGraph, op_frequency, size_batches
+from driple.inspector.data.dataset_rows import Examples, read_examples
+from driple.pipeline.datasets.dataset_file import (
+    GROUPS,
+    MEASURED,
+    OPS,
+    PUBLISHED,
+    Dataset,
+    Row,
+    graph_key,
+    put,
+    to_bytes,
+)
+from driple.pipeline.graph.public import OpGraph, op_frequency, size_batches
 
 SETTING = "cpu-p1w2-1g"
 # By the rules of the pipeline: three families of the training side, one of each other side.

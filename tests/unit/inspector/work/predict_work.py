@@ -9,9 +9,9 @@ from typing import Any
 import inspector_work
 import training_work
 
-from driple.inspector.checkpoint import save
-from driple.inspector.examples import Examples
-from driple.inspector.trainingrows import TrainingRows, save_rows
+from driple.inspector.data.examples import Examples
+from driple.inspector.model.inspector_folder import save
+from driple.inspector.model.training_rows import TrainingRows, save_rows
 
 SETTING = inspector_work.SETTING
 OTHER = "v100-p2w2-40g"

@@ -7,9 +7,9 @@ from typing import Any
 
 import inspector_work as work
 
-from driple.inspector.config import InspectorConfig, NetworkConfig, TrainingConfig, changed
-from driple.inspector.examples import Examples
-from driple.inspector.learn import Trained, train_inspector
+from driple.inspector.data.examples import Examples
+from driple.inspector.model.model_config import InspectorConfig, NetworkConfig, TrainingConfig, changed
+from driple.inspector.training.train_inspector import Trained, train_inspector
 
 SMALL = InspectorConfig(
     grouping="uniform:4",

@@ -1,0 +1,130 @@
+"""Records of what a steward has running, so that the next one can end what a killed one left.
+
+When a steward is killed with -9 the kernel kills the processes that it started, and not those that came of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Set
+
+from driple.agents.daemon.procfs import Family, Process, descendants, kill, processes, token_of
+
+_PATIENCE_S = 5.0
+_PAUSE_S = 0.02
+
+
+class Record(NamedTuple):
+    """One process that was started. It is there before the process is."""
+
+    name: str
+    token: str
+    boot_id: str
+    pid_space: str
+    """Of the numbers below: a host that was made anew can have the same boot id."""
+    pid: Optional[int] = None
+    """Also the number of its session. None in the moment before it runs."""
+    start: Optional[int] = None
+
+
+def boot_id() -> str:
+    """Changes when the machine boots."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+class Records:
+    """The folder of them."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._folder = work / "live"
+        self._folder.mkdir(exist_ok=True)
+        self._boot_id = boot_id()
+        self._pid_space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115  (it is no path)
+
+    def keep(self, name: str, token: str, family: Optional[Family] = None) -> None:
+        """Writes or rewrites one. Raises OSError, as on a full disk."""
+        pid, start = (None, None) if family is None else (family.pid, family.start)
+        record = Record(name, token, self._boot_id, self._pid_space, pid, start)
+        beside = self._folder / f".{token}"
+        try:
+            beside.write_text(json.dumps(record._asdict()), encoding="utf-8")
+            beside.replace(self._path(token))
+        except OSError:
+            with suppress(OSError):
+                beside.unlink()
+            raise
+
+    def drop(self, token: str) -> None:
+        """Its process is gone, and all that came of it."""
+        with suppress(FileNotFoundError):
+            self._path(token).unlink()
+
+    def end_left(self) -> List[str]:
+        """Ends what the records of an earlier steward name, and gives the names of those that were still there."""
+        left = [record for record in self._read() if record.boot_id == self._boot_id]
+        names: Set[str] = set()
+        end = time.monotonic() + _PATIENCE_S
+        while left:
+            victims = self._victims([record for record in left if record.pid_space == self._pid_space])
+            names.update(victims)
+            if not any(victims.values()) or time.monotonic() > end:
+                break
+            for pids in victims.values():
+                kill(pids)
+            time.sleep(_PAUSE_S)
+        for path in self._folder.iterdir():
+            path.unlink()
+        return sorted(names)
+
+    def _victims(self, left: List[Record]) -> Dict[str, Set[int]]:
+        """Name of each record to those who live of it."""
+        table = processes()
+        # A steward can be started by what another started: it must not end its own parents.
+        spared, pid = set(), os.getpid()
+        while pid in table and pid not in spared:
+            spared.add(pid)
+            pid = table[pid].parent
+        tokens = {pid: token_of(pid) for pid in table if pid not in spared}
+        found: Dict[str, Set[int]] = {}
+        for record in left:
+            roots = {pid for pid, token in tokens.items() if token == record.token}
+            roots |= {pid for pid in tokens if self._in_session(record, pid, table)}
+            living = {pid for pid in descendants(table, roots) - spared if pid in table and not table[pid].dead}
+            if living:
+                found.setdefault(record.name, set()).update(living)
+        return found
+
+    def _in_session(self, record: Record, pid: int, table: Dict[int, Process]) -> bool:
+        """Whether a process is of the record's session, and that session is not another's of the same number."""
+        if record.pid is None or table[pid].session != record.pid:
+            return False
+        head = table.get(record.pid)
+        if head is not None:
+            return head.start == record.start
+        # Every daemon's session has lost its head, and numbers come again: more must speak for it.
+        return self._uses_work(pid)
+
+    def _uses_work(self, pid: int) -> bool:
+        links = [Path(f"/proc/{pid}/cwd")]
+        with suppress(OSError):
+            links += Path(f"/proc/{pid}/fd").iterdir()
+        for link in links:
+            with suppress(OSError):
+                if self._work in (target := Path(os.readlink(link))).parents or target == self._work:  # noqa: PTH115
+                    return True
+        return False
+
+    def _read(self) -> List[Record]:
+        records = []
+        for path in self._folder.glob("*.json"):
+            with suppress(OSError, ValueError, TypeError):  # half a record on a disk that was full, or another's file
+                records.append(Record(**json.loads(path.read_text(encoding="utf-8"))))
+        return records
+
+    def _path(self, token: str) -> Path:
+        return self._folder / f"{token}.json"

@@ -1,0 +1,74 @@
+"""The steps that a task left, one JSON object a line, as Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Iterator, List
+
+from driple.agents.sampler.parquet_writer import Cell, Field, ParquetWriter
+from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.trace import METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
+from driple.contracts.run_dir import replacing
+
+GROUP_ROWS = 8192
+
+_MEASURED = ("start_mono_ns", "end_mono_ns")
+_FIELDS = [Field.of(column) for column in STEP_COLUMNS]
+_NULLABLE = ("loss",)
+_START, _END = (next(i for i, field in enumerate(_FIELDS) if field.name == name) for name in _MEASURED)
+
+
+def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> Dict[str, Any]:
+    """Writes the table; its rows, and when the measured part began and ended. Half a line at the end is no row.
+
+    Args:
+        source: what the task left.
+        target: the table.
+        warmup: steps before the measured part.
+
+    Raises:
+        BadInput: a line is no step.
+        OSError: a file cannot be read or written.
+    """
+    rows = 0
+    measured: List[Cell] = [None, None]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as stream, replacing(target, "wb") as out:
+        writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
+        group: List[List[Cell]] = []
+        for row in _rows(source, stream):
+            group.append(row)
+            if rows == warmup:
+                measured[0] = row[_START]
+            if rows >= warmup:
+                measured[1] = row[_END]
+            if len(group) == GROUP_ROWS:
+                writer.write_group(list(zip(*group)))
+                group = []
+            rows += 1
+        if group:
+            writer.write_group(list(zip(*group)))
+        writer.close({METADATA_KEY: json.dumps({"schema_version": SCHEMA_VERSION})})
+    return {"rows": rows, "measured_start_mono_ns": measured[0], "measured_end_mono_ns": measured[1]}
+
+
+def _rows(source: Path, stream: BinaryIO) -> Iterator[List[Cell]]:
+    for number, line in enumerate(stream, 1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            step = json.loads(line)
+            yield [_cell(step[field.name], field) for field in _FIELDS]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise BadInput(f"{source}:{number}: expected a step, got {shown(line)}") from None
+
+
+def _cell(value: object, field: Field) -> Cell:
+    if value is None and field.name in _NULLABLE:
+        return None
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if type(value) is float and field.type.startswith("float"):
+        return value
+    raise ValueError(value)

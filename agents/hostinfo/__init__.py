@@ -1,0 +1,1 @@
+"""Facts about a host: interfaces, free ports, software, GPUs, link rate."""

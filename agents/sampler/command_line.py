@@ -1,0 +1,142 @@
+"""What driple-sample does: parse, call, print, exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import List, Optional, Sequence, Tuple
+
+from driple.contracts.command import CommandParser, command
+from driple.contracts.errors import BadInput
+
+PROG = "driple-sample"
+# For the summary to a controller that does not read: it is in the trace too, and we must not be left behind.
+_PATIENCE_S = 5.0
+
+
+@command
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Parses, calls, gives the exit code: 0 fine, 2 bad input; with a wrapped command, that command's."""
+    own, wrapped = _split(list(sys.argv[1:] if argv is None else argv))
+    arguments = _parser().parse_args(own)
+    _check_alone(own, wrapped)
+    logging.basicConfig(format=f"{PROG}: %(message)s", level=logging.WARNING)
+    try:
+        return _act(arguments, wrapped)
+    except BadInput as error:
+        raise BadInput(f"{PROG}: error: {error}") from None
+
+
+def _split(argv: List[str]) -> Tuple[List[str], Tuple[str, ...]]:
+    """Our arguments, and the command after `--`."""
+    if "--" not in argv:
+        return argv, ()
+    at = argv.index("--")
+    if at == len(argv) - 1:
+        raise BadInput(f"{PROG}: error: expected a command after --")
+    return argv[:at], tuple(argv[at + 1 :])
+
+
+def _check_alone(own: List[str], wrapped: Tuple[str, ...]) -> None:
+    """Refuses what would be ignored beside an option that stands for all others."""
+    given = list(dict.fromkeys(word.partition("=")[0] for word in own if word.startswith("--")))
+    for option, fitting in (("--answer-clock", ()), ("--seal", ()), ("--spec", ("--json",))):
+        others = [other for other in given if other not in (option, *fitting)] + ["a command"] * bool(wrapped)
+        if option in given and others:
+            raise BadInput(f"{PROG}: error: {option} and {', '.join(others)}: expected {option} alone")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = CommandParser(
+        prog=PROG,
+        description="Sample the GPU, the network interface and a task's CPU at a fixed rate into one trace file.\n"
+        "A command after -- is started, watched as the task, and its exit code passed on.",
+        example=f"{PROG} --hz 200 --for 10 --nic eth0 --gpu 0 --pid 1234 --out trace.parquet",
+    )
+    parser.usage = f"{PROG} [options] --out FILE [-- COMMAND ...]"
+    what = parser.add_argument_group("what")
+    what.add_argument("--nic", action="append", default=[], metavar="NAME", help="an interface; may be given again")
+    what.add_argument("--gpu", action="append", default=[], metavar="GPU", help="index or UUID; may be given again")
+    what.add_argument("--pid", type=int, help="a task's first process; its whole tree is sampled, and it ends with it")
+    beside = "TCP flows, so often, into x.flows.parquet beside x.parquet"
+    what.add_argument("--flows", type=float, metavar="HZ", help=beside)
+    what.add_argument("--host", action="store_true", help="the host's CPU and memory; there anyway with any other")
+    how = parser.add_argument_group("how")
+    how.add_argument("--hz", type=float, default=100.0, help="ticks a second, 1 to 1000 (%(default)g)")
+    how.add_argument("--for", type=float, dest="for_s", metavar="SECONDS", help="how long; else until it is stopped")
+    how.add_argument(
+        "--limit", type=float, default=86_400.0, metavar="SECONDS", help="ends it in any case (%(default)g)"
+    )
+    how.add_argument("--out", metavar="FILE", help="the trace, a Parquet file")
+    how.add_argument("--normal-priority", action="store_true", help="do not ask for real-time priority")
+    how.add_argument("--json", action="store_true", help="the summary as one line of JSON")
+    other = parser.add_argument_group("for the controller, and after a crash")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="all of the above as JSON, in place of options")
+    other.add_argument("--watch-stdin", action="store_true", help="stop when stdin closes; answer clock probes on it")
+    other.add_argument("--answer-clock", action="store_true", help="only answer clock probes on stdin until it closes")
+    other.add_argument("--seal", type=Path, metavar="FILE", help="make Parquet of what a killed sampler left")
+    return parser
+
+
+def _act(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
+    if arguments.answer_clock:
+        from driple.agents.sampler.stop_control import answer_probes
+
+        answer_probes()
+        return 0
+    if arguments.seal is not None:
+        return _seal(arguments.seal)
+    return _sample(arguments, wrapped)
+
+
+def _seal(samples: Path) -> int:
+    from driple.agents.sampler.seal import seal_left
+
+    for path, rows in seal_left(samples).items():
+        print(f"{path}: {rows} rows")
+    return 0
+
+
+def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
+    from driple.agents.sampler.sample_spec import SampleSpec, read_spec
+    from driple.agents.sampler.session import sample
+    from driple.agents.sampler.stop_control import say
+    from driple.agents.sampler.summary import ProgressLine, table
+
+    if arguments.spec is not None:
+        spec = read_spec(arguments.spec)
+    elif arguments.out is None:
+        raise BadInput("--out: expected the Parquet file to write, such as --out trace.parquet")
+    else:
+        spec = SampleSpec(
+            out=arguments.out,
+            hz=arguments.hz,
+            for_s=arguments.for_s,
+            limit_s=arguments.limit,
+            nic=tuple(arguments.nic),
+            gpu=tuple(arguments.gpu),
+            pid=arguments.pid,
+            command=wrapped,
+            flows_hz=arguments.flows,
+            host=arguments.host,
+            watch_stdin=arguments.watch_stdin,
+            realtime=not arguments.normal_priority,
+        )
+    progress = ProgressLine() if sys.stderr.isatty() and not spec.command else None
+    outcome = sample(spec, progress)
+    if progress is not None:
+        progress.clear()
+    if arguments.json or spec.watch_stdin:
+        files = {str(path): rows for path, rows in outcome.files.items()}
+        line = json.dumps({**outcome.summary, "files": files, "command_exit": outcome.command_exit})
+        if spec.watch_stdin:
+            say(line, _PATIENCE_S)
+        else:
+            print(line)
+    else:
+        # Beside a wrapped command stdout is the command's own.
+        print(table(outcome.summary, outcome.files), file=sys.stderr if spec.command else sys.stdout)
+    return outcome.command_exit or 0

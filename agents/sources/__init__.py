@@ -1,0 +1,1 @@
+"""Sources: everything that can be sampled, one file each."""

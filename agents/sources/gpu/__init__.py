@@ -1,0 +1,1 @@
+"""GPU sources, one file per vendor."""

@@ -1,0 +1,1 @@
+"""File formats: names, schema versions and validation of every file that two packages share."""

@@ -1,0 +1,224 @@
+"""What one run is, and what one job is told: plain values, to and from JSON, with the hash that names a run.
+
+RunSpec is what was asked: the same RunSpec is the same run, wherever it is done. JobSpec is a RunSpec with addresses:
+the controller writes it once, and every task of the job reads the same file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Optional, Tuple
+
+from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.json_values import content_hash, from_plain, to_plain
+from driple.contracts.setting import Setting
+from driple.contracts.zoo import MODELS
+
+IDENTITY_VERSION = 1
+"""Part of every run's hash. Raise it when a default below changes its meaning."""
+
+UPDATES: Tuple[str, ...] = ("sync", "async")
+STRATEGIES: Tuple[str, ...] = ("ps", "allreduce")
+SHARDINGS: Tuple[str, ...] = ("balanced", "round_robin")
+FRAMEWORKS: Tuple[str, ...] = ("tensorflow",)
+
+
+MAX_TIMEOUT_S = 30 * 24 * 3600.0
+
+
+def _at_least(least: int, **values: float) -> None:
+    for name, value in values.items():
+        if value < least:
+            raise BadInput(f"{name}: expected {least} or more, got {value:g}")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is trained. Every size is said, so that one workload has one identity however it was written."""
+
+    model: str
+    """A name of the zoo, or `file.py:function` for the user's own."""
+    dataset: str
+    batch_size: int
+    """Examples a worker takes in a step."""
+    optimiser: str = "momentum"
+    update: str = "sync"
+    """`sync` (lock-step) or `async`."""
+    image_size: Optional[int] = None
+    """Side in pixels; None for a model that reads no images."""
+    sequence_length: Optional[int] = None
+    """Tokens; None for a model that reads no sequences."""
+    width: float = 1.0
+    """Multiplier of channels or hidden units."""
+    strategy: str = "ps"
+    """`ps` (parameter servers) or `allreduce`."""
+    sharding: str = "balanced"
+    """How variables go to parameter servers: `balanced` by size, or `round_robin` as the paper's stack did."""
+    framework: str = "tensorflow"
+    code_sha256: Optional[str] = None
+    """Of the user's own model file: changed code is another workload."""
+
+    def __post_init__(self) -> None:
+        closed = (
+            ("update", UPDATES), ("strategy", STRATEGIES), ("sharding", SHARDINGS), ("framework", FRAMEWORKS)
+        )  # fmt: skip
+        for name, known in closed:
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
+
+    @property
+    def label(self) -> str:
+        """Short and readable; not unique."""
+        parts = [self.model.rpartition("/")[2], f"b{self.batch_size}"]
+        if self.width != 1.0:
+            parts.append(f"x{self.width:g}")
+        size = self.image_size or self.sequence_length
+        if size:
+            parts.append(f"s{size}")
+        known = MODELS.get(self.model)
+        if known is None or self.dataset != known.datasets[0]:
+            parts.append(self.dataset)
+        parts += [self.optimiser, self.update if self.strategy == "ps" else self.strategy]
+        if self.sharding != "balanced":
+            parts.append(self.sharding)
+        return "-".join(parts)
+
+
+@dataclass(frozen=True)
+class NetworkCondition:
+    """What is done to the data link of every host of the run."""
+
+    rate_mbit: Optional[float] = None
+    """Limit in Mbit/s; None leaves the link at the setting's own rate."""
+    delay_ms: float = 0.0
+    """Added on the way out of each host."""
+    loss_pct: float = 0.0
+    """Share of packets dropped on the way out of each host, in percent."""
+
+    @property
+    def label(self) -> str:
+        """For tables; empty when nothing is done."""
+        parts = [] if self.rate_mbit is None else [f"{self.rate_mbit:g}mbit"]
+        parts += [f"{self.delay_ms:g}ms"] if self.delay_ms else []
+        parts += [f"{self.loss_pct:g}%"] if self.loss_pct else []
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long a run trains and how closely it is watched. Exactly one of `steps` and `duration_s` is set."""
+
+    steps: Optional[int] = None
+    """Measured steps of each worker, after warm-up."""
+    duration_s: Optional[float] = None
+    """Measured time, after warm-up."""
+    warmup_steps: int = 5
+    """Steps before the measured part; the pipeline leaves them out."""
+    sampling_hz: float = 100.0
+    threads: int = 0
+    """Intra-op threads of a task; 0 leaves it to the framework."""
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.duration_s is None):
+            raise BadInput("exactly one of steps and duration_s must be set")
+        _at_least(1, steps=1 if self.steps is None else self.steps, sampling_hz=self.sampling_hz)
+        _at_least(0, warmup_steps=self.warmup_steps, threads=self.threads)
+        if self.duration_s is not None and not self.duration_s > 0:
+            raise BadInput(f"duration_s: expected more than 0, got {self.duration_s:g}")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One workload on one setting, under one network condition, at one repetition."""
+
+    setting: Setting
+    workload: Workload
+    measurement: Measurement
+    together: Tuple[Tuple[str, ...], ...]
+    """Which tasks share a machine, in the order of `Setting.tasks`. Names of hosts are not part of what a run is."""
+    network: NetworkCondition = field(default_factory=NetworkCondition)
+    seed: int = 1
+    repetition: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(0, seed=self.seed, repetition=self.repetition)
+        placed = [task for group in self.together for task in group]
+        tasks = self.setting.tasks
+        if len(placed) != len(tasks) or set(placed) != set(tasks):
+            raise BadInput(f"together: expected each task of {self.setting} exactly once")
+
+    @property
+    def id(self) -> str:
+        """The run's name: readable in front, the content hash behind. Safe as a folder name."""
+        readable = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.setting}-{self.workload.label}")[:80].strip("-.")
+        return f"{readable}-{content_hash(self, IDENTITY_VERSION)}"
+
+    def to_json(self) -> Any:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> RunSpec:
+        """The reverse of `to_json`; raises BadInput with the place of the fault."""
+        return from_plain(cls, value)
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Where one task of a job runs."""
+
+    task: str
+    """`ps:0`, `worker:1`, ..."""
+    host: str
+    """The host's name in the inventory."""
+    address: str
+    """`address:port` at which the other tasks reach it, on the data network."""
+    gpu: Optional[int] = None
+    """Index of its GPU; None for none."""
+    data_dir: Optional[str] = None
+    """Folder with the dataset's files on that host; None for synthetic input."""
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A run with addresses: all that a task is told. One file, read by every task of the job."""
+
+    run: RunSpec
+    tasks: Tuple[TaskSpec, ...]
+    """In the order of `Setting.tasks`."""
+    start_timeout_s: float = 120.0
+    """How long a task waits for the others before it gives up."""
+    step_timeout_s: float = 120.0
+    """How long a step may take before the job counts as stuck."""
+    code_path: Optional[str] = None
+    """The user's own model file on the host."""
+
+    def __post_init__(self) -> None:
+        if [task.task for task in self.tasks] != list(self.run.setting.tasks):
+            raise BadInput(f"tasks: expected {', '.join(self.run.setting.tasks)} in this order")
+        if len({task.address for task in self.tasks}) < len(self.tasks):
+            raise BadInput("tasks: two of them have the same address and port")
+        for name in ("start_timeout_s", "step_timeout_s"):
+            if not 0 < getattr(self, name) <= MAX_TIMEOUT_S:
+                raise BadInput(f"{name}: expected more than 0 and at most {MAX_TIMEOUT_S:g}")
+
+    def task(self, name: str) -> TaskSpec:
+        """The task of that name."""
+        for task in self.tasks:
+            if task.task == name:
+                return task
+        raise BadInput(f"no task {name!r} in this job (it has {', '.join(t.task for t in self.tasks)})")
+
+    def addresses(self, role: str) -> Tuple[str, ...]:
+        """Addresses of all tasks of a role (`ps` or `worker`), by index."""
+        return tuple(task.address for task in self.tasks if task.task.startswith(role + ":"))
+
+    def to_json(self) -> Any:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls, value: Any) -> JobSpec:
+        """The reverse of `to_json`; raises BadInput with the place of the fault."""
+        return from_plain(cls, value)

@@ -1,0 +1,1 @@
+"""Regressors on workload features that the graph network corrects."""

@@ -1,0 +1,247 @@
+"""The law of costs: a time is a sum of amounts of work, each times a rate that is never negative.
+
+    seconds = sum over amounts i of rate_i * amount_i        rate_i >= 0
+
+Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes that come from the server that gives
+most, bytes sent, and one for each step. Twice the work is twice the time, also for a graph far larger than all that
+were seen, which no regression on logarithms knows. Amounts of the whole graph count three times: always, only with
+synchronous and only with asynchronous updates. Amounts of one class count up to the greatest of the training rows: what
+few rows say of a class would else be drawn out to graphs with a hundred times as much of it.
+
+How high a network burst is, is no sum. But how long the link is busy in a step is one, and the bytes that cross in a
+step are known: height = bytes / busy seconds. Of the height of other bursts there is no law.
+
+Rates are those that make relative errors least, themselves and not their squares, so that a few rows that follow
+another law (a burst shorter than a sample) do not bend it for all: non-negative least squares, again with each row
+weighted by one over its error. A penalty is against large rates, the more so the more special they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
+from driple.inspector.base_model.nonnegative_lstsq import nonnegative
+from driple.inspector.data.node_features import KILOBYTE
+from driple.inspector.data.workload_features import FACTS
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+_NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
+"""What is received counts by the server that gives most: a step waits for that one."""
+AMOUNTS: tuple[str, ...] = tuple(
+    name
+    for name in FACTS
+    if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and name not in _NOT_WORK
+)
+"""Facts that are log1p of an amount of work."""
+GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_busiest_kilobytes", "log_sent_kilobytes")
+"""Amounts of the whole graph."""
+OF_A_CLASS = 30.0
+OF_A_MODE = 10.0
+"""How much more a rate is penalised that is of one class of ops, or of one way to update. Else what is common to all
+graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
+PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
+TURNS = 4
+"""Solutions until the weights of rows have settled."""
+_SMALL = 0.2
+"""Share of the median time up to which errors count as if of that: relative errors of next to nothing say nothing."""
+_EXACT = 0.05
+"""Relative error below which a row weighs no more than with it."""
+_FEWEST = 8
+
+_CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
+_BYTES = {
+    place: FACTS.index(_CROSSING[target.resource.key])
+    for place, target in enumerate(TARGETS)
+    if target.metric is AMOUNT and target.resource.key in _CROSSING
+}
+"""Heights that a law is of, by place: the fact that says the bytes of a step."""
+_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.metric is not AMOUNT)
+
+
+@dataclass(frozen=True)
+class CostLaw:
+    """Rates of the 12 targets, learned on training rows."""
+
+    amounts: tuple[str, ...]
+    """Facts that they are rates of."""
+    usual: tuple[float, ...]
+    """Mean of each of these facts over the training rows: what counts where one is unknown."""
+    greatest: tuple[float, ...]
+    """Amount of each in a training row."""
+    rates: tuple[tuple[float, ...] | None, ...]
+    """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
+
+    def __post_init__(self) -> None:
+        if len(self.rates) != len(COLUMNS):
+            raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
+        if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
+            raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
+        for name in self.amounts:
+            if name not in AMOUNTS or self.amounts.count(name) > 1:
+                raise BadInput(f"law of costs: no such amount {name!r}, or twice; train again")
+        if min(self.greatest, default=0.0) < 0 or any(rates and min(rates) < 0 for rates in self.rates):
+            raise BadInput("law of costs: negative rates or amounts")
+        expected = len(_special(self.amounts))
+        if any(rates is not None and len(rates) != expected for rates in self.rates):
+            raise BadInput(f"law of costs: expected {expected} rates of each target")
+
+    def estimate(self, facts: FloatArray) -> FloatArray:
+        """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where the law says nothing."""
+        greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
+        work = _work(facts, self.amounts, np.asarray(self.usual), greatest)
+        found = np.full((len(facts), len(COLUMNS)), np.nan)
+        for place, rates in enumerate(self.rates):
+            if rates is not None:
+                found[:, place] = _turned(place, work @ np.asarray(rates), facts)
+        return found
+
+    @classmethod
+    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostLaw, FloatArray]:
+        """The law of training rows, and what laws without a row's own fold say of it.
+
+        Args:
+            facts: [n, len(FACTS)], not scaled.
+            targets: [n, 12] in their own units, NaN where null.
+            folds: [n], which rows are held back together.
+        """
+        varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
+        usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
+        work = _work(facts, varied, usual)
+        special = _special(varied)
+        seconds = np.stack([_turned(place, targets[:, place], facts) for place in range(len(COLUMNS))], axis=1)
+        seconds[np.isinf(seconds)] = np.nan  # bytes over next to nothing
+        lawful = [place for place, own in enumerate(seconds.T) if (own > 0).sum() >= _FEWEST]
+        rates: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        held = np.full(targets.shape, np.nan)
+        if lawful:
+            solved, said = _fit_all(work, seconds[:, lawful], folds, special)
+            for number, place in enumerate(lawful):
+                rates[place] = tuple(map(float, solved[number]))
+                held[:, place] = _turned(place, said[:, number], facts)
+        greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
+        return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
+
+
+def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
+    """Heights to seconds that the link is busy in a step, and back; times as they are; NaN where there is no law."""
+    if place in _TIMES:
+        return values
+    if place not in _BYTES:
+        return np.full(len(values), np.nan)
+    crossing = KILOBYTE * np.expm1(facts[:, _BYTES[place]])
+    known = (crossing > 0) & (values > 0)
+    return np.where(known, crossing, np.nan) / np.where(known, values, 1.0)
+
+
+def _work(
+    facts: FloatArray, names: Sequence[str], usual: FloatArray, greatest: FloatArray | float = np.inf
+) -> FloatArray:
+    """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
+    columns = facts[:, [FACTS.index(name) for name in names]]
+    counted = np.minimum(np.expm1(np.where(np.isnan(columns), usual, columns)), greatest)
+    amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
+    is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
+    general = amounts[:, _general(names)]
+    return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
+
+
+def _special(names: Sequence[str]) -> FloatArray:
+    """What the penalty of each rate is multiplied with."""
+    general = _general(names)
+    own = np.where(general, 1.0, OF_A_CLASS)
+    return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
+
+
+def _general(names: Sequence[str]) -> NDArray[np.bool_]:
+    """Of one and the amounts: whether it is of the whole graph."""
+    return np.array([True, *(name in GENERAL for name in names)])
+
+
+def _fit_all(
+    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Of T targets the rates [T, C], each by the penalty that errs least on folds held back, and what was said then.
+
+    Args:
+        work: [n, C].
+        values: [n, T], NaN where null.
+        folds: [n].
+        special: [C].
+    """
+    known = ~np.isnan(values)
+    units = np.array([np.median(own[own > 0]) for own in values.T])
+    values = values / units  # so that squares of no times are too large or small for numbers
+    sizes = np.where(known, np.maximum(values, _SMALL), np.inf)
+    scale = work.max(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = work / scale
+    relative = scaled / sizes.T[:, :, None]  # [T, n, C]; rows that are null are 0, and count for nothing
+    wanted = np.where(known, values, 0.0).T / sizes.T
+    penalties = np.multiply.outer(PENALTIES, special)[:, None]  # [penalties, 1, C]
+    weights = np.broadcast_to(known.T, (len(PENALTIES), *known.T.shape)).astype(np.float64)
+    free = None
+    for _ in range(TURNS):
+        rates = _solved(_sums(relative, wanted, weights), penalties, free)
+        free = rates > 0
+        errors = np.abs((relative @ rates[..., None])[..., 0] - wanted)
+        weights = known.T / np.maximum(errors, _EXACT)
+        weights *= known.sum(axis=0)[:, None] / weights.sum(axis=2, keepdims=True)
+    held = np.full((len(PENALTIES), *values.shape), np.nan)
+    # Weights are those of all rows. That flatters what is held back, but with whole families left out of everything,
+    # law and shares were no better for weights settled anew without each fold.
+    for fold in np.unique(folds):
+        out = folds == fold
+        others = _sums(relative[:, ~out], wanted[:, ~out], weights[:, :, ~out])
+        without = _solved(others, penalties, free)
+        for target, rest in enumerate((known & ~out[:, None]).T):
+            if rest.any():
+                seen = np.where(special == OF_A_CLASS, scaled[rest].max(axis=0), np.inf)
+                held[:, out, target] = without[:, target] @ np.minimum(scaled[out], seen).T
+    said = known & ~np.isnan(held)
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.log((held + _SMALL) / (values + _SMALL)))
+    errors = np.where(said, apart, 0.0).sum(axis=1) / np.maximum(said.sum(axis=1), 1)
+    best = np.where(said.any(axis=1), errors, np.inf).argmin(axis=0)
+    chosen = best, np.arange(len(best))
+    return rates[chosen] * units[:, None] / scale, held.transpose(0, 2, 1)[chosen].T * units
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What least squares needs to know of some rows, for each penalty and target, and no more however many they are."""
+
+    products: FloatArray
+    """[penalties, T, C, C]"""
+    sides: FloatArray
+    """[penalties, T, C]"""
+    amounts: FloatArray
+    """[T, C]"""
+    rows: NDArray[np.int64]
+    """[T]"""
+
+
+def _sums(relative: FloatArray, wanted: FloatArray, weights: FloatArray) -> _Sums:
+    """Of rows [T, n, C], what they should add up to [T, n], and how much each counts [penalties, T, n]."""
+    turned = relative.swapaxes(1, 2)
+    products = np.stack([(turned * own[:, None, :]) @ relative for own in weights])
+    sides = (turned @ (weights * wanted)[..., None])[..., 0]
+    return _Sums(products, sides, relative.sum(axis=1), (weights[0] > 0).sum(axis=1))
+
+
+def _solved(sums: _Sums, penalties: FloatArray, free: NDArray[np.bool_] | None) -> FloatArray:
+    """Rates [penalties, T, C] that make weighted squares of relative errors least; `free` guesses which are not 0."""
+    against = penalties * sums.amounts / np.sqrt(np.maximum(sums.rows, 1))[:, None]
+    products = sums.products.copy()
+    np.einsum("...ii->...i", products)[...] += against**2
+    count = products.shape[-1]
+    flat = (-1, count)
+    guess = None if free is None else free.reshape(flat)
+    return nonnegative(products.reshape(-1, count, count), sums.sides.reshape(flat), guess).reshape(sums.sides.shape)

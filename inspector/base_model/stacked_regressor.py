@@ -1,0 +1,270 @@
+"""The plain model that a network adds to: a blend of some that need no training.
+
+    law      the law of costs (costlaw.py)
+    ridge    ridge regression from the facts (ridge.py)
+    kernel   kernel ridge regression from the facts (kernel.py)
+    moved    a + b * what the plain model of another setting says, where there is one to start from
+
+A blend is the mean of the training rows, and of each model so much of its distance from that as its share says:
+
+    y = mean + sum over models k of share_k * (y_k - mean)        share_k >= 0, together at most 1
+
+The law knows how much longer more work takes, however much more. Ridge and kernel go astray beyond what they have seen,
+so they stay near the range of the training rows. Where the law says that a time lies beyond it, they follow, by as much
+of the way as the law was right about training rows held back: a blend with two that stay behind would call the largest
+graphs far too small. The height of a burst has its limits (the link, the processor), and most bursts are at them: it
+stays in the range whoever says it. A transfer to a setting of which little is measured has too few rows for a law of
+its own, and enough for two numbers.
+
+Shares are those that err least on training rows held back, whole families at a time where families are known, because
+an inspector is asked about families that it has not seen. They err least in the mean of errors, not of their squares: a
+few rows that nobody can tell must not decide whom to believe of the others.
+
+The network then learns what the blend leaves over. It is shown, of each training row, what the blend says without that
+row's fold: what it said with it would be too good. So it is between settings, where mostly the same jobs were measured:
+`moved` goes by what the other plain model says of a job without the job's fold there, if it learned from that job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
+from driple.inspector.base_model.cost_model import CostLaw
+from driple.inspector.base_model.kernel_ridge import Kernel
+from driple.inspector.base_model.ridge import Line, ridges, straight
+from driple.inspector.data.scaling import FactScaler, TargetScaler
+
+FloatArray: TypeAlias = NDArray[np.float64]
+Lines = tuple[Line | None, ...]
+Jobs: TypeAlias = Sequence[str | None]
+
+LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
+FOLDS = 10
+OUTLYING = 3.0
+"""Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
+make rows strangers to a kernel."""
+MARGIN = 0.1
+"""Share of the training range that a time may lie outside of it without the law."""
+TURNS = 6
+"""Solutions until the weights of rows have settled."""
+_ROUNDING = 1e-9
+_EXACT = 0.03
+"""Deviations: a row with a smaller error weighs no more than with it."""
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A blend for each of the 12 targets, in the scaled space of targets."""
+
+    shares: tuple[tuple[float, ...] | None, ...]
+    """[12][KINDS]; None for a target that is not predicted."""
+    law: CostLaw
+    ridges: Lines
+    kernel: Kernel
+    moved: Lines
+    means: tuple[float, ...]
+    """Of the training rows, scaled; likewise the least and the greatest."""
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+    reach: tuple[float, ...] = (0.0,) * len(COLUMNS)
+    """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
+    elsewhere: Elsewhere | None = None
+    """What `moved` goes by."""
+    apart: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """By job that was learned from (examples.job_of): what is said of it without its fold."""
+
+    def __post_init__(self) -> None:
+        parts: tuple[Sequence[object], ...] = (
+            self.shares,
+            self.ridges,
+            self.moved,
+            self.means,
+            self.lowest,
+            self.highest,
+            self.reach,
+        )
+        if {len(part) for part in parts} != {len(COLUMNS)}:
+            raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
+        if any(len(said) != len(COLUMNS) for said in self.apart.values()):
+            raise BadInput(f"plain model: of a job apart expected {len(COLUMNS)} targets")
+        if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
+            raise BadInput("plain model: a least that is more than the greatest")
+        if min(self.reach) < 0 or max(self.reach) > 1:
+            raise BadInput("plain model: expected a reach from 0 to 1")
+        for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
+            if share is None:
+                continue
+            if len(share) != len(KINDS) or min(share) < 0 or sum(share) > 1 + _ROUNDING:
+                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more, together at most 1")
+            if line is None:
+                raise BadInput("plain model: a target without a ridge")
+            if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):
+                raise BadInput("plain model: moved, and not said from where")
+
+    def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
+        """[n, 12], scaled; 0 for a target that is not predicted.
+
+        Args:
+            facts: [n, len(FACTS)], not scaled.
+            scale: of the facts.
+            targets: of the targets.
+            jobs: [n], where the answers are to be judged: then what was learned of them elsewhere does not count.
+        """
+        seen = _seen(facts, scale)
+        there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
+        by_law = targets.transform(self.law.estimate(facts))
+        by_kernel = self.kernel.predict(seen)
+        found = np.zeros((len(facts), len(COLUMNS)))
+        for place, (share, line, moved) in enumerate(zip(self.shares, self.ridges, self.moved, strict=True)):
+            if share is None or line is None:
+                continue
+            said = {RIDGE: line.predict(seen), KERNEL: by_kernel[:, place]}
+            if self.law.rates[place] is not None:
+                said[LAW] = np.where(np.isnan(by_law[:, place]), self.means[place], by_law[:, place])
+            if moved is not None and there is not None:
+                said[MOVED] = moved.predict(there[:, [place]])
+            said = _near(said, place, self.lowest[place], self.highest[place], self.reach[place])
+            found[:, place] = _blend(said, self.means[place], share)
+        return found
+
+    @classmethod
+    def fit(
+        cls,
+        facts: FloatArray,
+        values: FloatArray,
+        folds: NDArray[np.int64],
+        scale: FactScaler,
+        targets: TargetScaler,
+        elsewhere: Elsewhere | None = None,
+        jobs: Jobs = (),
+    ) -> tuple[Plain, FloatArray]:
+        """The best blend of each target, and what it says of each training row without the row's fold [n, 12].
+
+        Args:
+            facts: [n, len(FACTS)], not scaled.
+            values: [n, 12] in the targets' own units, NaN where null.
+            folds: [n], which rows are held back together.
+            scale: of the facts.
+            targets: of the targets.
+            elsewhere: the plain model of another setting.
+            jobs: [n], by which it knows rows that it learned from.
+        """
+        seen, wanted = _seen(facts, scale), targets.transform(values)
+        there = None if elsewhere is None else elsewhere.predict(facts, jobs)
+        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
+        law_held = targets.transform(law_held)
+        kernel, kernel_held = Kernel.fit(seen, wanted, folds)
+        lines, lines_held = ridges(seen, wanted, folds)
+        shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        moved: list[Line | None] = [None] * len(COLUMNS)
+        held = np.zeros(values.shape)
+        means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
+        for place, used in enumerate(targets.usable):
+            rows = ~np.isnan(wanted[:, place])
+            if not used or not rows.any():
+                continue
+            known = wanted[rows, place]
+            means[place], lowest[place], highest[place] = (float(f(known)) for f in (np.mean, np.min, np.max))
+            said = {RIDGE: lines_held[:, place], KERNEL: kernel_held[:, place]}
+            if law.rates[place] is not None:
+                said[LAW] = np.where(np.isnan(law_held[:, place]), means[place], law_held[:, place])
+                reach[place] = _slope(said[LAW][rows], known)
+            if there is not None:
+                moved[place], said[MOVED] = straight(there[:, place], wanted[:, place], rows, folds)
+            said = _near(said, place, lowest[place], highest[place], reach[place])
+            shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
+            held[:, place] = _blend(said, means[place], share)
+        used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
+        model = cls(
+            shares=tuple(shares),
+            law=law,
+            ridges=lines,
+            kernel=kernel,
+            moved=tuple(moved),
+            means=tuple(means),
+            lowest=tuple(lowest),
+            highest=tuple(highest),
+            reach=tuple(reach),
+            elsewhere=elsewhere if used_there else None,
+        )
+        return model, held
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The plain model of another setting, with its own scales."""
+
+    plain: Plain
+    facts: FactScaler
+    targets: TargetScaler
+
+    def predict(self, facts: FloatArray, jobs: Jobs = ()) -> FloatArray:
+        """[n, 12], scaled as there, from facts [n, len(FACTS)]; of jobs [n] that it learned from, without these."""
+        found = self.plain.predict(facts, self.facts, self.targets, jobs)
+        for row, job in enumerate(jobs):
+            if job in self.plain.apart:
+                found[row] = self.plain.apart[job]
+        return found
+
+
+def _seen(facts: FloatArray, scale: FactScaler) -> FloatArray:
+    """Facts as ridge and kernel see them; the law takes amounts of work as they are."""
+    return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
+
+
+def _slope(said: FloatArray, known: FloatArray) -> float:
+    apart = said - said.mean()
+    spread = float(apart @ apart)
+    return float(np.clip(apart @ known / spread, 0.0, 1.0)) if spread > 0 else 0.0
+
+
+def _near(
+    said: Mapping[str, FloatArray], place: int, lowest: float, highest: float, reach: float
+) -> dict[str, FloatArray]:
+    """What was said, kept near the range of the training rows, or going beyond it with the law."""
+    margin = 0.0 if TARGETS[place].metric is AMOUNT else MARGIN * (highest - lowest)
+
+    def near(each: FloatArray) -> FloatArray:
+        return np.clip(each, lowest - margin, highest + margin)
+
+    if TARGETS[place].metric is AMOUNT or LAW not in said:
+        return {kind: near(each) for kind, each in said.items()}
+    beyond = reach * (said[LAW] - near(said[LAW]))
+    return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}
+
+
+def _shares(
+    said: Mapping[str, FloatArray], wanted: FloatArray, rows: NDArray[np.bool_], mean: float
+) -> tuple[float, ...]:
+    from scipy.optimize import nnls
+
+    columns = np.stack([each[rows] - mean for each in said.values()], axis=1)
+    asked = wanted[rows] - mean
+    roots = np.ones(len(asked))
+    for _ in range(TURNS):
+        solved, _ = nnls(columns * roots[:, None], asked * roots)
+        solved /= max(1.0, solved.sum())
+        roots = np.maximum(np.abs(columns @ solved - asked), _EXACT) ** -0.5
+    found = dict(zip(said, solved, strict=True))
+    return tuple(float(found.get(kind, 0.0)) for kind in KINDS)
+
+
+def _blend(said: Mapping[str, FloatArray], mean: float, share: Sequence[float]) -> FloatArray:
+    parts = (share[KINDS.index(kind)] * (each - mean) for kind, each in said.items())
+    return np.asarray(mean + sum(parts), dtype=np.float64)
+
+
+def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:
+    """The fold of each row: rows of one name stay together; without two names, row by row in turn."""
+    known = sorted({str(name) for name in names if name is not None})
+    if len(known) < 2 or any(name is None for name in names):
+        return np.arange(rows) % min(FOLDS, max(rows, 1))
+    number = {name: place % FOLDS for place, name in enumerate(known)}
+    return np.asarray([number[str(name)] for name in names], dtype=np.int64)

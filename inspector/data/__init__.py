@@ -1,0 +1,1 @@
+"""Datasets to the examples, features and tensors that models take."""

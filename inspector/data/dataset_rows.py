@@ -1,0 +1,278 @@
+"""What an inspector learns from: the workloads of a dataset, each with its graph and its 12 targets.
+
+A dataset has a row for every task of every run. An example is a workload as one role sees it: the mean over the tasks
+of that role and over repetitions. docs/DATASETS.md has the columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput, UnknownName, nearest, shown
+from driple.contracts.json_values import from_plain
+from driple.contracts.metrics import COLUMNS
+from driple.contracts.setting import Setting
+from driple.inspector.data.examples import (
+    MOST,
+    SIDES,
+    WORKLOAD,
+    Example,
+    Examples,
+    Graph,
+    PublishedGraph,
+    enough,
+    unmeasured,
+    usable,
+)
+from driple.inspector.data.graph_lists import LISTS, read_graphs
+from driple.inspector.model.model_config import ROLES
+from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
+
+__all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_examples", "unmeasured", "usable"]
+
+SUFFIX = ".parquet"
+WORKER = "worker"
+PUBLISHED = "published"
+PROVENANCES = ("measured", "simulated", PUBLISHED)
+
+_SCHEMA = b"dataset"
+_SCHEMA_VERSION = b"1"
+
+_NETWORK = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
+_OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", "split_architecture", "split_random")
+_NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK)
+_TEXTS = frozenset({*WORKLOAD, *_OTHERS, "op_type"} - {*_NUMBERS})
+_TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
+
+
+def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
+    """The examples of a setting.
+
+    Args:
+        datasets: the folder with `<setting>.parquet`, or that file.
+        setting: its text.
+        role: `worker` or `ps`. Published rows say no role and are taken for workers.
+
+    Raises:
+        BadInput: there is no such dataset, it cannot be read, or nothing can be learned from it; one line.
+    """
+    if role not in ROLES:
+        raise UnknownName("role", role, ROLES)
+    text = str(Setting.parse(setting))
+    path = _find(datasets, text)
+    try:
+        return _read(path, text, role)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or 'cannot be read'}") from None
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def _find(datasets: Path, setting: str) -> Path:
+    path = datasets if datasets.suffix == SUFFIX and not datasets.is_dir() else datasets / f"{setting}{SUFFIX}"
+    if path.is_file():
+        return path
+    if path.exists():
+        raise BadInput(f"{path}: not a regular file")
+    folder = path.parent
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder}: not a folder of datasets, and not one (its name would end in {SUFFIX})")
+    known = sorted(found.stem for found in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+    there = f"{folder} has {', '.join(known)}" if known else f"{folder} has none" if folder.is_dir() else f"no {folder}"
+    guess = nearest(setting, known, cutoff=0.8)
+    hint = f"; did you mean {guess}?" if guess else ""
+    raise BadInput(
+        f"{path}: no such dataset ({there}{hint}); to make it, run an experiment with setting {setting} (driple-run),"
+        f" then driple-build-dataset traces/"
+    )
+
+
+def _read(path: Path, setting: str, role: str) -> Examples:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    content = path.read_bytes()
+    try:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
+            schema = file.schema_arrow
+            metadata = _metadata(schema.metadata or {}, setting)
+            needed = (*WORKLOAD, *_OTHERS, *COLUMNS, *LISTS)
+            lacking = [name for name in needed if name not in schema.names]
+            if lacking:
+                raise BadInput(f"column {lacking[0]!r} is missing; build it anew (driple-build-dataset)")
+            traffic = [name for name in _TRAFFIC if name in schema.names]
+            _check_types(schema, (*needed, *traffic))
+            rows = file.read(columns=[*needed[: -len(LISTS)], *traffic]).to_pylist()
+            lists = file.read(columns=["graph", "graph_kind", *LISTS])
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise BadInput(f"not a dataset that can be read ({_line(error)}); build it anew") from None
+    asked = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
+    if not asked:
+        raise BadInput(f"no rows of role {role}: see --role")
+    if any(row["run_id"] is None for row in rows):
+        raise BadInput("a row without its run (run_id is null); build it anew")
+    provenance = _one_provenance(rows)
+    _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
+    graphs = read_graphs(lists, {row["graph"] for row in asked})
+    items = _examples(asked, graphs)
+    if all(np.isnan(item.targets).all() for item in items):
+        raise BadInput(f"every target of every row of role {role} is null: there is nothing to learn")
+    frequency, batches = _frequency(metadata, graphs.values())
+    return Examples(
+        setting=setting,
+        role=role,
+        provenance=provenance,
+        sha256=hashlib.sha256(content).hexdigest(),
+        frequency=frequency,
+        batches=batches,
+        items=items,
+    )
+
+
+def _metadata(metadata: Mapping[bytes, bytes], setting: str) -> Mapping[bytes, bytes]:
+    if metadata.get(b"driple.schema") != _SCHEMA:
+        raise BadInput("not a dataset of driple")
+    version = metadata.get(b"driple.schema_version", b"?")
+    if version != _SCHEMA_VERSION:
+        raise BadInput(
+            f"schema version {shown(version.decode(errors='replace'))}, this release reads {_SCHEMA_VERSION.decode()};"
+            f" build it anew, or use the release that made it"
+        )
+    found = _json(metadata, "setting")
+    if found != setting:
+        raise BadInput(f"holds {shown(found)} and not {setting}; give the file back its name, or ask for that setting")
+    return metadata
+
+
+def _json(metadata: Mapping[bytes, bytes], key: str) -> Any:
+    try:
+        return json.loads(metadata.get(f"driple.{key}".encode(), b"null"))
+    except (ValueError, RecursionError):
+        raise BadInput(f"driple.{key} in its metadata is no JSON; build it anew") from None
+
+
+def _check_types(schema: Any, names: Iterable[str]) -> None:
+    """Text where text is expected, numbers where numbers are: what comes after takes them for that."""
+    import pyarrow as pa
+
+    for name in names:
+        kind = schema.field(name).type
+        value = kind.value_type if pa.types.is_list(kind) else kind
+        number = pa.types.is_integer(value) or pa.types.is_floating(value)
+        right = pa.types.is_string(value) if name in _TEXTS else number
+        if not right or (name in LISTS) != pa.types.is_list(kind):
+            raise BadInput(f"column {name!r} is of type {kind}; build it anew (driple-build-dataset)")
+
+
+def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Amounts of something, or null: what is neither would be learned from all the same."""
+    for row in rows:
+        if row["batch_size"] is not None and row["batch_size"] < 1:
+            raise BadInput(f"run {row['run_id']}: batch_size is {row['batch_size']:g}; expected 1 or more")
+        for name in names:
+            value = row[name]
+            if value is None:
+                continue
+            if not math.isfinite(value):
+                raise BadInput(f"run {row['run_id']}: {name} is {value}; what is unknown is null in a dataset")
+            if not 0 <= value <= MOST:
+                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0 to {MOST:g}; build it anew")
+            if 0 < value < 1 / MOST:
+                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0, or more than {1 / MOST:g}")
+
+
+def _is_published(row: Mapping[str, Any]) -> bool:
+    return row["role"] is None and row["provenance"] == PUBLISHED
+
+
+def _one_provenance(rows: Sequence[Mapping[str, Any]]) -> str:
+    found = sorted({str(row["provenance"]) for row in rows})
+    for unknown in set(found) - set(PROVENANCES):
+        raise BadInput(f"rows of provenance {shown(unknown)}: expected {', '.join(PROVENANCES)}; build it anew")
+    if len(found) > 1:
+        raise BadInput(
+            f"rows that are {' and '.join(found)} in one dataset: they are never mixed; build each kind into a folder"
+            f" of its own (driple-build-dataset --output)"
+        )
+    return found[0]
+
+
+def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) -> tuple[Example, ...]:
+    together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        # A published row says nothing of its workload: two of one graph need not be the same.
+        own = row["run_id"] if _is_published(row) else None
+        key = (*(row[name] for name in WORKLOAD), row["graph"], own)
+        together.setdefault(key, []).append(row)
+    return tuple(_example(part, graphs[part[0]["graph"]]) for part in together.values())
+
+
+def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
+    first = rows[0]
+    values = np.array([[_target(row, name) for name in COLUMNS] for row in rows], dtype=np.float64)
+    sides = {name: {row[name] for row in rows} for name in ("split_architecture", "split_random")}
+    for name, found in sides.items():
+        if len(found) > 1 or not found <= {None, *SIDES}:
+            raise BadInput(
+                f"run {first['run_id']}: {name} is {shown(sorted(map(str, found)))}: expected one of {SIDES}"
+            )
+    mean, noise = _mean_and_noise(values)
+    return Example(
+        workload={name: first[name] for name in WORKLOAD},
+        graph=graph,
+        graph_key=first["graph"],
+        received_bytes=_traffic(rows, "bytes_received"),
+        sent_bytes=_traffic(rows, "bytes_sent"),
+        busiest_bytes=_traffic(rows, "bytes_busiest"),
+        targets=mean,
+        noise=noise,
+        rows=len(rows),
+        split_architecture=first["split_architecture"],
+        split_random=first["split_random"],
+        run_ids=tuple(sorted({row["run_id"] for row in rows})),
+    )
+
+
+def _target(row: Mapping[str, Any], name: str) -> float:
+    value = row[name]
+    return float("nan") if value is None else float(value)
+
+
+def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Over the rows, [n, 12] to [12] each; nulls do not count."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=0)
+    mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    spread = (np.where(known, values, -np.inf).max(axis=0) - np.where(known, values, np.inf).min(axis=0)) / 2
+    size = np.abs(mean)
+    noise = np.where(spread > 0, spread / np.where(size > 0, size, 1.0), 0.0)
+    return np.where(count > 0, mean, np.nan), np.where(count > 1, noise, np.nan)
+
+
+def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    known = [row[name] for row in rows if row.get(name) is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _frequency(metadata: Mapping[bytes, bytes], graphs: Collection[Graph]) -> tuple[dict[str, float], SizeBatches]:
+    """What grouping needs to know of the whole file."""
+    frequency, batches = _json(metadata, "op_frequency"), _json(metadata, "size_batches")
+    if frequency is not None and batches is not None:
+        return from_plain(dict[str, float], frequency, "op_frequency"), from_plain(SizeBatches, batches, "size_batches")
+    alone = [graph.features for graph in graphs if isinstance(graph, PublishedGraph)]
+    if len(alone) < len(graphs):
+        raise BadInput("no frequencies of op types in its metadata; build it anew (driple-build-dataset --rebuild)")
+    # The last feature of a group is its number of ops, so that even a published graph says how large it was.
+    return published_frequency(), size_batches(max(1, round(float(features[:, 2].sum()))) for features in alone)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

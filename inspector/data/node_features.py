@@ -1,0 +1,126 @@
+"""From a graph to the nodes that a network sees.
+
+`paper`
+    The three features that were published: frequency, bytes and number of the group's ops, as FEATURES orders them.
+`driple`
+    These three, the group's FLOPs, the FLOPs of the classes whose cost follows them, and for each class of ops how many
+    there are and their bytes. A published graph has only the first three: its other columns are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.examples import Graph, PublishedGraph
+from driple.inspector.data.op_classes import CLASSES, COUNTED, class_numbers
+from driple.inspector.model.model_config import FEATURE_KINDS
+from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, undirected
+
+PAPER, DRIPLE = FEATURE_KINDS
+
+# Units in which an amount below 1 hardly matters: after log1p the shape of a bias and no bias at all are then alike.
+KILOBYTE = 1e3
+MEGAFLOP = 1e6
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    PAPER: FEATURES,
+    DRIPLE: (
+        *("frequency", "kilobytes", "ops", "megaflops"),
+        *(f"{name}_megaflops" for name in COUNTED),
+        *(f"{name}_ops" for name in CLASSES),
+        *(f"{name}_kilobytes" for name in CLASSES),
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A graph as a network sees it."""
+
+    features: NDArray[np.float64]
+    """[M, F], not scaled."""
+    edges: NDArray[np.int64]
+    """[E, 2], undirected: each pair once, the smaller number first."""
+
+
+class Featuriser:
+    """Turns graphs into samples, always in the same way. Kept with the inspector.
+
+    Args:
+        kind: which features: `paper` or `driple`.
+        recipe: how ops are grouped.
+    """
+
+    def __init__(self, kind: str, recipe: Recipe) -> None:
+        if kind not in FEATURE_KINDS:
+            raise UnknownName("features", kind, FEATURE_KINDS)
+        self.kind = kind
+        self.recipe = recipe
+        self.names = NAMES[kind]
+        # Grouping is most of the work, and several workloads have one graph.
+        self._made: WeakKeyDictionary[Graph, Sample] = WeakKeyDictionary()
+
+    def sample(self, graph: Graph) -> Sample:
+        """What the network sees of a graph."""
+        if graph not in self._made:
+            self._made[graph] = self._published(graph) if isinstance(graph, PublishedGraph) else self._grouped(graph)
+        return self._made[graph]
+
+    def _published(self, graph: PublishedGraph) -> Sample:
+        if self.kind == PAPER:
+            return Sample(graph.features, graph.edges)
+        features = np.zeros((len(graph.features), len(self.names)))
+        features[:, :3] = graph.features / [1.0, KILOBYTE, 1.0]
+        return Sample(features, graph.edges)
+
+    def _grouped(self, graph: OpGraph) -> Sample:
+        grouped = self.recipe.group(graph)
+        edges = undirected(grouped.edges, len(grouped.features))
+        if self.kind == PAPER:
+            return Sample(grouped.features, edges)
+        count = len(grouped.features)
+        flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
+        classes = class_numbers(graph.ops)
+
+        def per_class(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+            cells = np.bincount(grouped.groups * len(CLASSES) + classes, weights, minlength=count * len(CLASSES))
+            return cells.reshape(count, len(CLASSES))
+
+        class_flops = per_class(flops)
+        features = np.concatenate(
+            [
+                grouped.features / [1.0, KILOBYTE, 1.0],
+                class_flops.sum(axis=1, keepdims=True),
+                class_flops[:, [CLASSES.index(name) for name in COUNTED]],
+                per_class(np.ones(len(graph.ops))),
+                per_class(graph.bytes / KILOBYTE),
+            ],
+            axis=1,
+        )
+        return Sample(features, edges)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For inspector.json."""
+        return {"kind": self.kind, "names": list(self.names), "recipe": to_plain(self.recipe)}
+
+    @classmethod
+    def from_plain(cls, value: Any) -> Featuriser:
+        """The reverse of `to_plain`.
+
+        Raises:
+            BadInput: it is none, or one whose features this release does not make.
+        """
+        if not isinstance(value, dict) or set(value) != {"kind", "names", "recipe"}:
+            raise BadInput("features: expected kind, names and recipe")
+        found = cls(value["kind"], from_plain(Recipe, value["recipe"], "features.recipe"))
+        if list(found.names) != value["names"]:
+            raise BadInput(f"features of kind {found.kind!r} that this release does not make; train again")
+        return found

@@ -1,0 +1,204 @@
+"""Scales that are learned on the training rows alone and travel with the inspector.
+
+All are plain values (contracts.plain: `to_plain`, `from_plain`), so that inspector.json holds them whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.metrics import COLUMNS
+from driple.inspector.data.workload_features import FACTS
+from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES
+
+RAW = "raw"
+MAX = "max"
+FAR = 10.0
+"""A prediction is at most this many times the greatest training value: beyond, a logarithm tells nothing any more."""
+_FLAT = 1e-9
+"""A column whose deviation is a smaller share of its mean is constant."""
+
+
+@dataclass(frozen=True)
+class FeatureScaler:
+    """Features of nodes: as they are (`raw`), or log1p and then mean 0 and deviation 1 over all training nodes."""
+
+    kind: str
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _known("feature_scale", self.kind, FEATURE_SCALES)
+        _same_length(self.mean, self.deviation)
+        _positive(self.deviation)
+
+    @classmethod
+    def fit(cls, kind: str, features: Iterable[NDArray[np.float64]]) -> FeatureScaler:
+        """From the features [M, F] of each training graph."""
+        _known("feature_scale", kind, FEATURE_SCALES)
+        nodes = np.concatenate(list(features))
+        if kind == RAW:
+            return cls(kind, (0.0,) * nodes.shape[1], (1.0,) * nodes.shape[1])
+        mean, deviation = _moments(_log1p(nodes))
+        return cls(kind, _plain(mean), _plain(np.where(deviation > 0, deviation, 1.0)))
+
+    def transform(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[M, F] to [M, F]."""
+        if features.shape[1] != len(self.mean):
+            raise BadInput(f"{features.shape[1]} features of a node, the scale knows {len(self.mean)}")
+        if self.kind == RAW:
+            return features
+        return (_log1p(features) - self.mean) / self.deviation
+
+
+@dataclass(frozen=True)
+class FactScaler:
+    """Facts of workloads: mean 0 and deviation 1; what is unknown becomes 0; facts that never vary are left out."""
+
+    names: tuple[str, ...]
+    """Of the facts that stay. A later release may know more facts: they are not looked at."""
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _same_length(self.names, self.mean, self.deviation)
+        _positive(self.deviation)
+        for name in self.names:
+            if name not in FACTS:
+                raise UnknownName("fact", name, FACTS)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @classmethod
+    def fit(cls, facts: NDArray[np.float64]) -> FactScaler:
+        """From the facts [n, len(FACTS)] of the training rows."""
+        mean, deviation = _moments(facts)
+        kept = np.flatnonzero(deviation > 0)
+        return cls(tuple(FACTS[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
+
+    def transform(self, facts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n, len(FACTS)] to [n, len(self)]."""
+        if facts.ndim != 2 or facts.shape[1] != len(FACTS):
+            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(FACTS)}]")
+        columns = [FACTS.index(name) for name in self.names]
+        return np.nan_to_num((facts[:, columns] - self.mean) / self.deviation, nan=0.0)
+
+
+@dataclass(frozen=True)
+class TargetScaler:
+    """The 12 targets.
+
+    `max`
+        Share of the training maximum, as published.
+    `log`
+        log(y + c), then mean 0 and deviation 1: an error of 10 % weighs the same whatever the size. c is 1 % of the
+        median of the positive training values, so that 0 has a place and tiny values do not rule.
+    """
+
+    kind: str
+    usable: tuple[bool, ...]
+    """Targets with enough training rows; the others are NaN in predictions."""
+    offset: tuple[float, ...]
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    greatest: tuple[float, ...]
+    """Of the training rows."""
+
+    def __post_init__(self) -> None:
+        _known("target_scale", self.kind, TARGET_SCALES)
+        _same_length(COLUMNS, self.usable, self.offset, self.mean, self.deviation, self.greatest)
+        _positive(self.deviation)
+        if min(self.offset) < 0:
+            raise BadInput("a scale of targets with a negative offset")
+
+    @classmethod
+    def fit(cls, kind: str, targets: NDArray[np.float64], usable: NDArray[np.bool_]) -> TargetScaler:
+        """From the targets [n, 12] of the training rows, NaN where null, and which of the 12 are to be used."""
+        _known("target_scale", kind, TARGET_SCALES)
+        offset, mean, deviation, greatest = (
+            np.zeros(len(COLUMNS)),
+            np.zeros(len(COLUMNS)),
+            *np.ones((2, len(COLUMNS))),
+        )
+        for column in np.flatnonzero(usable):
+            values = targets[:, column][~np.isnan(targets[:, column])]
+            if not len(values):
+                raise BadInput(f"{COLUMNS[column]}: no training value to learn a scale from")
+            greatest[column] = values.max()
+            if kind == MAX:
+                deviation[column] = values.max() if values.max() > 0 else 1.0
+                continue
+            positive = values[values > 0]
+            offset[column] = 0.01 * np.median(positive) if len(positive) else 1.0
+            logs = np.log(np.maximum(values, 0.0) + offset[column])
+            mean[column] = logs.mean()
+            deviation[column] = logs.std() if logs.std() > _FLAT else 1.0
+        return cls(
+            kind,
+            tuple(bool(one) for one in usable),
+            *(_plain(one) for one in (offset, mean, deviation, greatest)),
+        )
+
+    def transform(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """[n, 12] to [n, 12]; NaN where null or not usable."""
+        values = np.where(self.usable, targets, np.nan)
+        if self.kind == MAX:
+            return values / self.deviation
+        offset = np.where(self.usable, self.offset, 1.0)
+        return (np.log(np.maximum(values, 0.0) + offset) - self.mean) / self.deviation
+
+    def inverse(self, scaled: NDArray[np.float64], *, far: float = FAR) -> NDArray[np.float64]:
+        """[n, 12] to [n, 12], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
+        values = scaled * np.asarray(self.deviation)
+        ceiling = self._ceiling(far)
+        if self.kind != MAX:
+            offset = np.asarray(self.offset)
+            highest = np.log(np.where(self.usable, ceiling + offset, 1.0))
+            values = np.exp(np.minimum(values + self.mean, highest)) - offset
+        return np.where(self.usable, np.clip(values, 0.0, ceiling), np.nan)
+
+    def at_limit(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Of what `inverse` gave: whether it would have been more, had that been allowed."""
+        return np.asarray(values >= (1 - _FLAT) * np.maximum(self._ceiling(FAR), _FLAT))
+
+    def _ceiling(self, far: float) -> NDArray[np.float64]:
+        return far * np.maximum(self.greatest, 0.0)
+
+
+def _log1p(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.log1p(np.maximum(values, 0.0))
+
+
+def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation of each column, NaN left out; deviation 0 where a column is constant or empty."""
+    known = ~np.isnan(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, values, 0.0).sum(axis=0) / count
+    apart = np.where(known, values - mean, 0.0)
+    deviation = np.sqrt((apart**2).sum(axis=0) / count)
+    return mean, np.where(deviation > _FLAT * np.maximum(np.abs(mean), 1.0), deviation, 0.0)
+
+
+def _plain(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+def _known(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UnknownName(name, value, known)
+
+
+def _positive(deviation: tuple[float, ...]) -> None:
+    if min(deviation, default=1.0) <= 0:
+        raise BadInput("a scale with a deviation that is not more than 0")
+
+
+def _same_length(*parts: tuple[object, ...]) -> None:
+    if len({len(part) for part in parts}) > 1:
+        raise BadInput(f"a scale whose parts have different lengths: {', '.join(str(len(part)) for part in parts)}")

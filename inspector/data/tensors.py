@@ -1,0 +1,181 @@
+"""From examples to tensors: samples, facts and targets, scaled as the training rows say.
+
+    Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch
+
+`Preparation` is fitted on training rows alone and travels with the inspector, so that predicting prepares exactly as
+training did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.examples import Example, Examples, job_of, usable
+from driple.inspector.data.node_features import Featuriser
+from driple.inspector.data.scaling import FactScaler, FeatureScaler, TargetScaler
+from driple.inspector.data.workload_features import facts_table
+from driple.inspector.model.model_config import InspectorConfig
+from driple.inspector.network.batching.execution_choice import Batcher
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+FAR = 2.5
+"""Deviations beyond which a fact counts no more: a line learned among small models is lost far outside them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some rows, ready for the network."""
+
+    graphs: Any
+    facts: Any
+    """[B, D]"""
+    targets: Any
+    """[B, 12], scaled; 0 where unknown."""
+    mask: Any
+    """[B, 12]: 1 where known, else 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows as tensors."""
+
+    features: list[Any]
+    edges: list[Any]
+    facts: Any
+    targets: Any
+    mask: Any
+    truth: FloatArray
+    """[n, 12], in the targets' own units; NaN where unknown or not usable."""
+    families: tuple[str | None, ...]
+    """Of the models."""
+    jobs: tuple[str | None, ...]
+    """What ran, whatever the setting."""
+    raw_facts: FloatArray
+    """[n, len(FACTS)], not scaled: what a plain model goes by."""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def with_plain(self, said: FloatArray) -> Prepared:
+        """The same rows with what a plain model says of them [n, 12] as further facts."""
+        added = torch.as_tensor(said, dtype=torch.float32)
+        return dataclasses.replace(self, facts=torch.cat([self.facts, added], dim=1))
+
+    def sizes(self) -> list[int]:
+        """Nodes of each graph."""
+        return [len(nodes) for nodes in self.features]
+
+    def batches(self, order: Sequence[int], size: int, build: Batcher, device: str = "cpu") -> Iterator[Batch]:
+        """The rows in this order, so many at a time."""
+        for start in range(0, len(order), size):
+            rows = list(order[start : start + size])
+            graphs = build([self.features[row] for row in rows], [self.edges[row] for row in rows])
+            yield Batch(
+                graphs if device == "cpu" else graphs.to(device),
+                self.facts[rows].to(device),
+                self.targets[rows].to(device),
+                self.mask[rows].to(device),
+            )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Preparation:
+    """All that turns examples into tensors, and outputs into values."""
+
+    featuriser: Featuriser
+    features: FeatureScaler
+    facts: FactScaler
+    targets: TargetScaler
+
+    @classmethod
+    def fit(cls, train: Examples, config: InspectorConfig, featuriser: Featuriser | None = None) -> Preparation:
+        """Learned from the training rows.
+
+        Args:
+            train: these rows.
+            config: which features, grouping and scales.
+            featuriser: one that has grouped these graphs before.
+        """
+        if featuriser is None:
+            featuriser = Featuriser(config.features, train.recipe(config.grouping))
+        graphs = {id(item.graph): item.graph for item in train.items}.values()
+        return cls(
+            featuriser=featuriser,
+            features=FeatureScaler.fit(config.feature_scale, [featuriser.sample(graph).features for graph in graphs]),
+            facts=FactScaler.fit(facts_table(train.items)),
+            targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train)),
+        )
+
+    def for_targets_of(self, train: Examples) -> Preparation:
+        """The same inputs, and the scale of other targets: what a network that learned elsewhere needs here."""
+        return dataclasses.replace(self, targets=TargetScaler.fit(self.targets.kind, train.targets(), usable(train)))
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """[12]: targets that are predicted."""
+        return np.asarray(self.targets.usable, dtype=bool)
+
+    def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
+        """Tensors of the examples."""
+        items = examples.items if isinstance(examples, Examples) else tuple(examples)
+        tensors: dict[int, tuple[Any, Any]] = {}
+        for item in items:
+            if id(item.graph) not in tensors:
+                sample = self.featuriser.sample(item.graph)
+                scaled = torch.as_tensor(self.features.transform(sample.features), dtype=torch.float32)
+                tensors[id(item.graph)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
+        raw_facts = facts_table(items)
+        truth = np.where(self.usable, np.array([item.targets for item in items]), np.nan)
+        known = ~np.isnan(truth)
+        targets = np.where(known, self.targets.transform(truth), 0.0)
+        return Prepared(
+            features=[tensors[id(item.graph)][0] for item in items],
+            edges=[tensors[id(item.graph)][1] for item in items],
+            facts=torch.as_tensor(np.clip(self.facts.transform(raw_facts), -FAR, FAR), dtype=torch.float32),
+            targets=torch.as_tensor(targets, dtype=torch.float32),
+            mask=torch.as_tensor(known, dtype=torch.float32),
+            truth=truth,
+            families=tuple(item.workload.get("family") for item in items),
+            jobs=tuple(job_of(item) for item in items),
+            raw_facts=raw_facts,
+        )
+
+    def values(self, outputs: Any, **limits: float) -> FloatArray:
+        """Outputs of a network [n, 12] in the targets' own units; NaN where a target is not usable."""
+        return self.targets.inverse(outputs.detach().cpu().double().numpy(), **limits)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For inspector.json."""
+        return {
+            "features": self.featuriser.to_plain(),
+            "scalers": {name: to_plain(getattr(self, name)) for name in _SCALERS},
+        }
+
+    @classmethod
+    def from_plain(cls, features: Any, scalers: Any) -> Preparation:
+        """The reverse of `to_plain`.
+
+        Raises:
+            BadInput: something is missing or of another form.
+        """
+        if not isinstance(scalers, dict) or set(scalers) != set(_SCALERS):
+            raise BadInput(f"scalers: expected {', '.join(_SCALERS)}")
+        return cls(
+            featuriser=Featuriser.from_plain(features),
+            features=from_plain(FeatureScaler, scalers["features"], "scalers.features"),
+            facts=from_plain(FactScaler, scalers["facts"], "scalers.facts"),
+            targets=from_plain(TargetScaler, scalers["targets"], "scalers.targets"),
+        )
+
+
+_SCALERS = ("features", "facts", "targets")

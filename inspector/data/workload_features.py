@@ -1,0 +1,133 @@
+"""What is known of a workload before it runs, as one vector: its options, and its graph summed up.
+
+A size is given as its logarithm, and an amount of work as log1p of it in units where less than 1 hardly matters. What
+is not known, or does not exist (the image size of a model that reads text), is NaN, and becomes the training mean when
+facts are scaled. The network and every baseline see these same facts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.inspector.data.examples import Example, Graph, PublishedGraph
+from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
+from driple.inspector.data.op_classes import CLASSES, class_numbers
+from driple.pipeline.graph.public import OpGraph
+
+_SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
+_OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
+
+WORKLOAD_FACTS = (
+    *(f"log_{name}" for name in _SIZES),
+    *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
+    *(f"is_{name}" for name in _OPTIMISERS),
+    *("log_network_delay_ms", "network_loss_pct", "log_threads"),
+    *("log_received_kilobytes", "log_sent_kilobytes", "log_busiest_kilobytes"),
+)
+GRAPH_FACTS = (
+    *("log_ops", "log_edges", "log_levels", "log_kilobytes", "log_megaflops"),
+    *("log_largest_kilobytes", "log_largest_megaflops"),
+    *(f"log_{name}_ops" for name in CLASSES),
+    *(f"log_{name}_kilobytes" for name in CLASSES),
+    *(f"log_{name}_megaflops" for name in CLASSES),
+)
+FACTS: tuple[str, ...] = (*WORKLOAD_FACTS, *GRAPH_FACTS)
+
+_made: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
+
+
+def facts_of(example: Example) -> NDArray[np.float64]:
+    """[len(FACTS)], not scaled; NaN where unknown."""
+    if example.graph not in _made:
+        graph = example.graph
+        _made[graph] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph)
+    found = {**_of_workload(example), **_made[example.graph]}
+    return np.array([found.get(name, math.nan) for name in FACTS])
+
+
+def facts_table(examples: Iterable[Example]) -> NDArray[np.float64]:
+    """[n, len(FACTS)]."""
+    return np.array([facts_of(example) for example in examples]).reshape(-1, len(FACTS))
+
+
+def forget_facts() -> None:
+    """Forgets what is kept of graphs: for whoever measures how long it takes to sum them up."""
+    _made.clear()
+
+
+def _of_workload(example: Example) -> dict[str, float]:
+    workload = example.workload
+    found = {f"log_{name}": _log(workload.get(name)) for name in _SIZES}
+    found["log_received_kilobytes"] = _log1p(example.received_bytes, KILOBYTE)
+    found["log_sent_kilobytes"] = _log1p(example.sent_bytes, KILOBYTE)
+    # Not known of rows made before it was asked: most settings have one server, and that gives all.
+    busiest = example.received_bytes if example.busiest_bytes is None else example.busiest_bytes
+    found["log_busiest_kilobytes"] = _log1p(busiest, KILOBYTE)
+    found["log_network_delay_ms"] = _log1p(workload.get("network_delay_ms"))
+    found["network_loss_pct"] = _number(workload.get("network_loss_pct"))
+    found["log_threads"] = _log1p(workload.get("threads"))
+    found["is_async"] = _is(workload, "update", "async")
+    found["is_allreduce"] = _is(workload, "strategy", "allreduce")
+    found |= {f"is_{name}": _is(workload, "optimiser", name) for name in _OPTIMISERS}
+    if workload.get("model") is not None:  # of a published row nothing is known, which is not "has none"
+        found["has_images"] = float(workload.get("image_size") is not None)
+        found["has_sequences"] = float(workload.get("sequence_length") is not None)
+        found["is_limited"] = float(workload.get("network_rate_mbit") is not None)
+    return found
+
+
+def _of_ops(graph: OpGraph) -> dict[str, float]:
+    kilobytes = graph.bytes / KILOBYTE
+    # NaN is "no formula": of an op beside others that have one, next to nothing; of a whole GraphDef, not known at all.
+    flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
+    if np.isnan(graph.flops).all():
+        flops = np.full(len(graph.ops), math.nan)
+    classes = class_numbers(graph.ops)
+    found = {
+        "log_ops": math.log1p(len(graph.ops)),
+        "log_edges": math.log1p(len(graph.edges)),
+        "log_levels": math.log1p(1.0 + float(graph.levels.max())),
+        "log_largest_kilobytes": math.log1p(kilobytes.max()),
+        "log_largest_megaflops": math.log1p(flops.max()),
+        "log_kilobytes": math.log1p(kilobytes.sum()),
+        "log_megaflops": math.log1p(flops.sum()),
+    }
+    for unit, weights in (("ops", None), ("kilobytes", kilobytes), ("megaflops", flops)):
+        sums = np.bincount(classes, weights, minlength=len(CLASSES))
+        found |= {f"log_{name}_{unit}": math.log1p(amount) for name, amount in zip(CLASSES, sums, strict=True)}
+    if np.isnan(flops).all():
+        found |= {name: math.nan for name in found if name.endswith("_megaflops")}
+    return found
+
+
+def _of_groups(graph: PublishedGraph) -> dict[str, float]:
+    _, sizes, ops = graph.features.T
+    return {
+        "log_ops": _log1p(ops.sum()),
+        "log_edges": math.log1p(len(graph.edges)),
+        "log_kilobytes": _log1p(sizes.sum(), KILOBYTE),
+        "log_largest_kilobytes": _log1p(sizes.max(), KILOBYTE),
+    }
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _log(value: Any) -> float:
+    return math.log(value) if value is not None and value > 0 else math.nan
+
+
+def _log1p(value: Any, unit: float = 1.0) -> float:
+    return math.nan if value is None or not value >= 0 else math.log1p(value / unit)
+
+
+def _is(workload: Mapping[str, Any], name: str, value: str) -> float:
+    found = workload.get(name)
+    return math.nan if found is None else float(found == value)

@@ -1,0 +1,1 @@
+"""Scores of an inspector beside the baselines, on the same rows."""

@@ -1,0 +1,158 @@
+"""What is printed and written of an evaluation."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.metrics import COLUMNS, RESOURCES
+from driple.contracts.run_dir import replacing
+from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, Row
+from driple.inspector.evaluation.scores import OVERALL
+
+_LEARNED = "Ridge, trees and plain models have learned from these rows too: the test side is the one to compare by."
+_MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", False))
+
+
+def to_text(found: Evaluation) -> str:
+    """The table for a terminal: NRMSE of everybody, MAPE and R2 of the inspector; test side."""
+    of_side = found.scores["test"]
+    names = found.predictors
+    lines = [_title(found), ""]
+    width = max(len(_label(target)) for target, _ in of_side[INSPECTOR].rows())
+    cells = [max(9, len(name)) for name in names]
+    head = "".join(f"  {name:>{size}}" for name, size in zip(names, cells, strict=True))
+    lines.append(f"{'':<{width}}  {'NRMSE %':<{len(head) - 2}}  {'MAPE %':>9}  {'R2':>6}")
+    lines.append(f"{'':<{width}}{head}  {INSPECTOR:>9}  {'':>6}".rstrip())
+    tables = [dict(of_side[name].rows()) for name in names]
+    for target, score in of_side[INSPECTOR].rows():
+        if target in (RESOURCES[0].key, OVERALL):
+            lines.append("")
+        row = "".join(f"  {_share(table[target].nrmse):>{size}}" for table, size in zip(tables, cells, strict=True))
+        lines.append(f"{_label(target):<{width}}{row}  {_share(score.mape):>9}  {_plain(score.r2):>6}")
+    if found.calibration is not None:
+        lines += ["", _calibration(found.calibration)]
+    zeros = of_side[INSPECTOR].overall.zeros
+    if zeros:
+        lines += ["", f"{zeros} true values are 0 and not in the MAPE"]
+    lines += [f"note: {note}" for note in found.notes]
+    return "\n".join(lines)
+
+
+def to_markdown(found: Evaluation, about: Mapping[str, Any]) -> str:
+    """All errors of both sides, for report.md."""
+    lines = [f"# Inspector of {found.setting}, {found.role}", "", _title(found), ""]
+    lines += [f"- {note}" for note in found.notes]
+    lines += [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in about.items() if value is not None]
+    if found.calibration is not None:
+        lines += ["", _calibration(found.calibration)]
+    for side, of_side in found.scores.items():
+        for title, field, percent in _MEASURES:
+            lines += ["", f"## {title}{' %' if percent else ''}, {side} side", ""]
+            lines += [_LEARNED, ""] if side == "val" else []
+            lines.append("| target | " + " | ".join(found.predictors) + " |")
+            lines.append("|---|" + "---:|" * len(found.predictors))
+            tables = [dict(of_side[name].rows()) for name in found.predictors]
+            for target in tables[0]:
+                values = [getattr(table[target], field) for table in tables]
+                row = " | ".join(_share(value) if percent else _plain(value) for value in values)
+                lines.append(f"| {_label(target)} | {row} |")
+    lines += ["", "docs/METRICS.md says how predictions are scored.", ""]
+    return "\n".join(lines)
+
+
+def to_json(found: Evaluation, about: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "setting": found.setting,
+        "role": found.role,
+        "split": found.split,
+        "provenance": found.provenance,
+        "workloads": dict(found.counts),
+        "notes": list(found.notes),
+        **about,
+        "calibration": found.calibration,
+        "errors": [dataclasses.asdict(row) for row in found.rows()],
+    }
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """errors.csv; what cannot be said is empty."""
+    stream = io.StringIO()
+    names = [field.name for field in dataclasses.fields(Row)]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([["" if (value := getattr(row, name)) is None else value for name in names] for row in rows])
+    return stream.getvalue()
+
+
+def predictions_csv(found: Evaluation) -> str:
+    """Every test workload: true and predicted values, and the spread where there is one."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    facts = ("model", "family", "batch_size", "optimiser", "update")
+    kinds = ["true", *found.predictors, *(["spread"] if found.spread is not None else [])]
+    writer.writerow([*facts, "run_ids", "target", *kinds])
+    tables = [found.truth, *found.predicted.values(), *([found.spread] if found.spread is not None else [])]
+    for number, item in enumerate(found.items):
+        for column, target in enumerate(COLUMNS):
+            values = [float(table[number, column]) for table in tables]
+            if not math.isnan(values[0]):
+                known = [item.workload.get(name) for name in facts]
+                cells = ["" if math.isnan(value) else value for value in values]
+                writer.writerow([*known, " ".join(item.run_ids), target, *cells])
+    return stream.getvalue()
+
+
+def write_reports(folder: Path, found: Evaluation, about: Mapping[str, Any]) -> None:
+    """report.md, report.json, errors.csv and predictions.csv."""
+    files = {
+        "report.md": to_markdown(found, about),
+        "report.json": json.dumps(to_json(found, about), indent=1, allow_nan=False) + "\n",
+        "errors.csv": to_csv(found.rows()),
+        "predictions.csv": predictions_csv(found),
+    }
+    for name, content in files.items():
+        with replacing(folder / name) as stream:
+            stream.write(content)
+
+
+def _title(found: Evaluation) -> str:
+    counts = found.counts
+    return (
+        f"{found.setting}, {found.role}, {found.provenance} rows, {found.split} split: errors on {counts['test']} test "
+        f"workloads ({counts['train']} train, {counts['val']} val)"
+    )
+
+
+def _calibration(found: Mapping[str, float | int | None]) -> str:
+    return (
+        f"spread of the ensemble: {_share(found['within_1'])} % of the test values within 1 (68 would be right), "
+        f"{_share(found['within_2'])} % within 2 (95)"
+    )
+
+
+def _label(target: str) -> str:
+    if target == OVERALL:
+        return "mean of all"
+    return target if target in COLUMNS else f"mean of {target}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}" if abs(value) < 100 else f"{100 * value:.2g}"
+
+
+def _plain(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_shown(item)}" for name, item in value.items() if item is not None)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,112 @@
+"""Inspector: networks and all that they need to be asked, of one setting and role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from driple.contracts.metrics import COLUMNS
+from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.data.examples import Example, Examples, Graph, unmeasured
+from driple.inspector.data.tensors import Preparation, Prepared
+from driple.inspector.model.model_config import InspectorConfig
+from driple.inspector.network.batching.execution_choice import choose
+from driple.inspector.training.threads import suited, torch_threads
+
+FloatArray: TypeAlias = NDArray[np.float64]
+AT_ONCE = 64
+_NO_LIMIT = 1e6
+"""Networks that are all at the limit of what is said do not agree for that."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Inspector:
+    """Asked with graphs and facts, answers with the 12 metrics. `checkpoint.py` writes and reads it."""
+
+    setting: str
+    role: str
+    split: str
+    """By which its training rows were chosen."""
+    seed: int
+    config: InspectorConfig
+    preparation: Preparation
+    networks: tuple[Any, ...] = field(repr=False)
+    plains: tuple[Plain, ...] | None = field(repr=False)
+    """The plain model that each network adds to; None where they add to none."""
+    provenance: str
+    """Of its training rows: `measured`, `simulated` or `published`."""
+    dataset_sha256: str
+    calibration: tuple[float, ...] | None = None
+    """[12]: what the networks' spread is multiplied with, so that two thirds of the validation rows lie inside it."""
+    transferred_from: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """How the training went: epochs, seconds, validation error."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def predict(
+        self, examples: Examples | Sequence[Example], execution: str = "auto", *, judged: bool = False
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """The metrics of workloads.
+
+        Args:
+            examples: these.
+            execution: how neighbours are summed.
+            judged: answers are to be compared with the truth. What the source of a transfer learned of the same jobs
+                then does not count.
+
+        Returns:
+            Values [n, 12] in the targets' own units, NaN where the inspector never saw enough of a target; and their
+            spread, about one standard deviation, or None with a single network.
+        """
+        if not len(examples):
+            return np.zeros((0, len(COLUMNS))), None
+        outputs = self._outputs(examples, execution, judged)
+        values = self.preparation.values(outputs.mean(0))
+        spread = spread_of(self.preparation, outputs)
+        if spread is not None and self.calibration is not None:
+            spread = spread * np.asarray(self.calibration)
+        return values, spread
+
+    def predict_one(self, graph: Graph, workload: Mapping[str, Any]) -> tuple[FloatArray, FloatArray | None]:
+        """The metrics [12] of one workload that has never run, and their spread.
+
+        Args:
+            graph: of its worker (`pipeline.graph.read_graph`).
+            workload: what is known of it: `batch_size`, `optimiser`, `update`, ...; see examples.WORKLOAD.
+        """
+        values, spread = self.predict([unmeasured(graph, workload)])
+        return values[0], None if spread is None else spread[0]
+
+    def _outputs(self, examples: Examples | Sequence[Example], execution: str, judged: bool) -> Any:
+        """[networks, n, 12], scaled."""
+        rows = self.preparation.apply(examples)
+        build = choose(execution, rows.sizes())
+        device = str(next(self.networks[0].parameters()).device)
+        threads = suited(sum(rows.sizes()[:AT_ONCE]), self.config.network.hidden)
+        with torch.inference_mode(), torch_threads(threads):
+            facts = [self._facts(rows, member, judged).to(device) for member in range(len(self.networks))]
+            found: list[list[Any]] = [[] for _ in self.networks]
+            for number, batch in enumerate(rows.batches(range(len(rows)), AT_ONCE, build, device)):
+                part = slice(number * AT_ONCE, (number + 1) * AT_ONCE)
+                for network, known, outputs in zip(self.networks, facts, found, strict=True):
+                    outputs.append(network(batch.graphs, known[part]).cpu())
+            return torch.stack([torch.cat(outputs) for outputs in found])
+
+    def _facts(self, rows: Prepared, member: int, judged: bool) -> Any:
+        if self.plains is None:
+            return rows.facts
+        scales = self.preparation.facts, self.preparation.targets
+        jobs = rows.jobs if judged else ()
+        return rows.with_plain(self.plains[member].predict(rows.raw_facts, *scales, jobs)).facts
+
+
+def spread_of(preparation: Preparation, outputs: Any) -> FloatArray | None:
+    """How far networks differ [n, 12], in the targets' own units; None with a single one."""
+    if len(outputs) < 2:
+        return None
+    return np.std([preparation.values(one, far=_NO_LIMIT) for one in outputs], axis=0, ddof=1)

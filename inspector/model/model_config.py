@@ -1,0 +1,209 @@
+"""What an inspector is made of: every choice a named option, and the presets.
+
+`paper` is the recipe that the authors of Driple published. `driple` is ours, and the default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+
+from driple.contracts.errors import BadInput, UnknownName
+from driple.inspector.network.depth import MOST as MOST_LAYERS
+from driple.inspector.network.depth import depth
+
+LAYERS = ("gcn", "gin", "gat", "mpnn", "pna")
+GRUS = ("off", "message", "state")
+READOUTS = ("set2set", "mean", "max", "attention", "cost")
+FEATURE_KINDS = ("paper", "driple")
+FEATURE_SCALES = ("raw", "log")
+TARGET_SCALES = ("max", "log")
+STARTS = ("published", "usual")
+EXECUTIONS = ("auto", "dense", "dgl")
+SPLITS = ("architecture", "random")
+ROLES = ("worker", "ps")
+MOST_HIDDEN = 4096
+"""Beyond, a typing slip is likelier than a wish, as with layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """The graph network. layers/ and readouts/ have the formulas."""
+
+    layer: str = "gin"
+    """How a node takes up what its neighbours say."""
+    gru: str = "state"
+    """A recurrent cell after each layer: `off`; `message`, as published, where the layer's output is the cell's hidden
+    state, so that the node's own state has no way past; or `state`, where the node's state is."""
+    depth: str = "3"
+    """Number of layers: a number, or a function of the number of nodes N, see depth.py."""
+    shared: bool = False
+    """All layers after the first have the same weights. A depth that depends on N needs it."""
+    jump: bool = True
+    """The readout sees the states after every layer, and those before the first, not only after the last."""
+    readout: str = "cost"
+    """From the nodes' states to one vector."""
+    readout_steps: str = "N"
+    """Steps of set2set: as for depth."""
+    hidden: int = 32
+    """Size of a node's state."""
+    mlp_layers: int = 2
+    """Linear layers from readout to targets."""
+    facts: bool = True
+    """The MLP sees the facts of the workload beside the readout."""
+    plain: bool = True
+    """The network adds to what a plain model says (plain.py), and begins by adding nothing."""
+    most_added: float = 0.25
+    """How far it may go from there, as a share of how far the plain model is typically off (of a target, on training
+    rows held back). Validation rows are of few families: a network that is right for these may be wrong by far for
+    others, and what the plain model knows exactly it is not to touch."""
+    output: str = "linear"
+    """Activation of the targets: `linear`, or `leaky` as published."""
+    start: str = "usual"
+    """First weights: as torch draws them, or as `published`."""
+    dropout: float = 0.3
+    """Share of the MLP's hidden units that are dropped in training."""
+
+    def __post_init__(self) -> None:
+        _one_of("layer", self.layer, LAYERS)
+        _one_of("gru", self.gru, GRUS)
+        _one_of("readout", self.readout, READOUTS)
+        _one_of("output", self.output, ("linear", "leaky"))
+        _one_of("start", self.start, STARTS)
+        for name, most in (("hidden", MOST_HIDDEN), ("mlp_layers", MOST_LAYERS)):
+            if not 1 <= getattr(self, name) <= most:
+                raise BadInput(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
+        for name in ("depth", "readout_steps"):
+            depth(getattr(self, name), 1, name)  # raises for one that is none
+        if not 0 < self.most_added < math.inf:
+            raise BadInput(f"most_added: expected a number more than 0, got {self.most_added}")
+        if not 0 <= self.dropout < 1:
+            raise BadInput(f"dropout: expected 0 or more and less than 1, got {self.dropout}")
+        if not self.depth.isdigit() and (not self.shared or self.jump):
+            raise BadInput(
+                f"depth {self.depth!r} depends on the graph: layers then share weights and have no jumps; or a number"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """The loop."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-2
+    """As `decoupled` says: of AdamW, or added to the gradient as in plain Adam."""
+    decoupled: bool = True
+    batch_size: int = 32
+    shuffle: bool = True
+    """Batches in a new order every epoch, or always in the order of the dataset."""
+    epochs: int = 300
+    """At most."""
+    patience: int = 40
+    """Epochs without a better validation error before the loop ends."""
+    watch: str = "nrmse"
+    """Validation error that decides what is best: `nrmse` in the targets' own units, or `loss`."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 for none."""
+
+    def __post_init__(self) -> None:
+        _one_of("watch", self.watch, ("nrmse", "loss"))
+        for name in ("batch_size", "epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise BadInput(f"learning_rate: expected a number more than 0, got {self.learning_rate}")
+        for name in ("weight_decay", "clip"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"{name}: expected 0 or more, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectorConfig:
+    """All of it."""
+
+    preset: str = "driple"
+    """Where the choices came from."""
+    grouping: str = "uniform:20"
+    """Of ops to nodes: see pipeline/graph/group_count.py."""
+    features: str = "driple"
+    """Of a node: the three of the `paper`, or ours."""
+    feature_scale: str = "log"
+    """`raw`, or logarithm and then mean 0, deviation 1 over the training rows."""
+    target_scale: str = "log"
+    """`max`: share of the training maximum, as published; `log`: logarithm, then mean 0, deviation 1."""
+    ensemble: int = 1
+    """Networks of different seeds whose predictions are averaged; with 2 or more there is a spread."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        _one_of("features", self.features, FEATURE_KINDS)
+        _one_of("feature_scale", self.feature_scale, FEATURE_SCALES)
+        _one_of("target_scale", self.target_scale, TARGET_SCALES)
+        if self.ensemble < 1:
+            raise BadInput(f"ensemble: expected at least 1, got {self.ensemble}")
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise UnknownName(name, value, known)
+
+
+PRESETS: dict[str, InspectorConfig] = {
+    "driple": InspectorConfig(),
+    "paper": InspectorConfig(
+        preset="paper",
+        grouping="uniform:100",
+        features="paper",
+        feature_scale="raw",
+        target_scale="max",
+        network=NetworkConfig(
+            layer="gcn",
+            gru="message",
+            depth="N/2",
+            shared=True,
+            jump=False,
+            readout="set2set",
+            hidden=64,
+            mlp_layers=3,
+            facts=False,
+            plain=False,
+            output="leaky",
+            start="published",
+            dropout=0.0,
+        ),
+        training=TrainingConfig(
+            learning_rate=3e-3,
+            weight_decay=1e-6,
+            decoupled=False,
+            batch_size=32,
+            shuffle=False,
+            epochs=10_000,
+            patience=1000,
+            watch="loss",
+            clip=0.0,
+        ),
+    ),
+}
+
+
+def preset(name: str) -> InspectorConfig:
+    """A preset by its name.
+
+    Raises:
+        UnknownName: there is none of that name.
+    """
+    _one_of("preset", name, tuple(PRESETS))
+    return PRESETS[name]
+
+
+def changed(config: InspectorConfig, **choices: object) -> InspectorConfig:
+    """The config with some choices made otherwise, wherever in it they belong; None leaves a choice as it is."""
+    parts: dict[str, object] = {}
+    wanted = {name: value for name, value in choices.items() if value is not None}
+    for part in ("network", "training"):
+        inner = getattr(config, part)
+        own = {name: wanted.pop(name) for name in [f.name for f in dataclasses.fields(inner)] if name in wanted}
+        parts[part] = dataclasses.replace(inner, **own)
+    return dataclasses.replace(config, **parts, **wanted)  # type: ignore[arg-type]

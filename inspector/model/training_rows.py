@@ -1,0 +1,133 @@
+"""The workloads that an inspector learned from, in a small file beside it: `training-rows.json`.
+
+It says of which training it is, so that an old one beside a new inspector is known for what it is and not used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.json_values import from_plain, read_json_file, to_plain
+from driple.contracts.run_dir import replacing
+from driple.inspector.data.examples import Example, Examples
+from driple.inspector.data.workload_features import FACTS, facts_of
+
+FILE = "training-rows.json"
+SCHEMA = "training-rows"
+SCHEMA_VERSION = 1
+FIGURES = 6
+"""Of a fact. More would tell nothing."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A workload that was learned from."""
+
+    label: str
+    family: str | None
+    facts: tuple[float | None, ...]
+    """In the order of the file's `facts`, not scaled."""
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The workloads of one training."""
+
+    dataset_sha256: str
+    split: str
+    role: str
+    facts: tuple[str, ...]
+    """Names."""
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise BadInput("no training rows")
+        if any(len(row.facts) != len(self.facts) for row in self.rows):
+            raise BadInput("a row with another number of facts")
+
+    @classmethod
+    def of(cls, examples: Examples, split: str) -> TrainingRows:
+        """Of the training side of a dataset."""
+        rows = tuple(
+            Row(label_of(item), item.workload.get("family"), tuple(map(_short, facts_of(item))))
+            for item in examples.side(split, "train").items
+        )
+        return cls(examples.sha256, split, examples.role, FACTS, rows)
+
+    def table(self) -> NDArray[np.float64]:
+        """[n, len(FACTS)], NaN where unknown."""
+        found = np.full((len(self.rows), len(FACTS)), np.nan)
+        for place, name in enumerate(self.facts):
+            if name in FACTS:  # a release before or after knew other facts
+                values = [row.facts[place] for row in self.rows]
+                found[:, FACTS.index(name)] = [math.nan if value is None else value for value in values]
+        return found
+
+
+def label_of(example: Example) -> str:
+    """Short and readable: what `workload_label` says, or of a published row its name."""
+    if example.workload.get("model") is None and example.run_ids:
+        return example.run_ids[0]
+    return workload_label(example.workload)
+
+
+def workload_label(workload: Mapping[str, Any]) -> str:
+    """`resnet56 b64 s32 momentum sync`; what is unknown is left out."""
+    size = workload.get("image_size") or workload.get("sequence_length")
+    width = workload.get("width")
+    parts = [
+        str(workload.get("model") or "model").rpartition("/")[2].replace(" ", "_"),
+        f"b{workload['batch_size']}" if workload.get("batch_size") else "",
+        f"x{width:g}" if width not in (None, 1.0) else "",
+        f"s{size}" if size else "",
+        workload.get("optimiser") or "",
+        (workload.get("update") or "") if workload.get("strategy") != "allreduce" else "allreduce",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def save_rows(folder: Path, rows: TrainingRows) -> None:
+    """Puts the rows beside an inspector, a line each."""
+    head = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_plain(rows)}
+    lines = head.pop("rows")
+    with replacing(folder / FILE) as stream:
+        stream.write(json.dumps(head, allow_nan=False)[:-1] + ', "rows": [\n')
+        stream.write(",\n".join(json.dumps(line, separators=(",", ":"), allow_nan=False) for line in lines))
+        stream.write("\n]}\n")
+
+
+def load_rows(folder: Path, *, dataset_sha256: str, split: str, role: str) -> TrainingRows | None:
+    """The rows beside an inspector; None where there are none, or they are of another training or release.
+
+    Raises:
+        BadInput: the file cannot be read.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    rows = read_json_file(path, _decode)
+    if rows is None or (rows.dataset_sha256, rows.split, rows.role) != (dataset_sha256, split, role):
+        return None
+    return rows
+
+
+def _decode(value: Any) -> TrainingRows | None:
+    if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
+        raise BadInput("not the training rows of an inspector")
+    if value.pop("schema_version", None) != SCHEMA_VERSION:
+        return None
+    return from_plain(TrainingRows, value)
+
+
+def _short(value: float) -> float | None:
+    return None if math.isnan(value) else float(f"{value:.{FIGURES}g}")

@@ -1,0 +1,1 @@
+"""The graph network: layers, readouts, batching, native kernels."""

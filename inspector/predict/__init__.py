@@ -1,0 +1,1 @@
+"""Requests to predictions, and their presentation."""

@@ -1,0 +1,170 @@
+"""Graphs of models that are named and not given: made by TensorFlow in a process of its own, once, and kept.
+
+They are kept in $XDG_CACHE_HOME/driple/graphs (~/.cache/driple/graphs), under a name that has a hash of everything that
+makes the graph. The folder may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.json_values import content_hash, to_plain
+from driple.contracts.run_spec import Workload
+from driple.contracts.setting import CPU, Setting
+from driple.pipeline.graph.public import OpGraph, read_graph
+
+KEY_VERSION = 1
+AT_ONCE = 4
+"""TensorFlow processes; each takes up to 1 GB."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A graph by what makes it."""
+
+    workload: Workload
+    setting: Setting
+    code: Path | None = None
+    """The user's own file."""
+
+    @property
+    def key(self) -> str:
+        """The same for what has the same graph.
+
+        Kind of GPU and network do not make a graph. Nor do the numbers of servers and workers, as a worker's own ops
+        go: so it was for resnet20, transformer and ncf, sync and async, to the last byte. In an all-reduce they do.
+        """
+        made_by = {name: _version(name) for name in ("driple", "tensorflow", "tf_keras")}
+        setting = {"gpu": self.setting.device != CPU, "workers": None if self.setting.servers else self.setting.workers}
+        workload = to_plain(self.workload)
+        if self.code is not None:  # its hash is in the workload; where it lies says nothing
+            workload["model"] = self.workload.model.rpartition(":")[2]
+        return content_hash({"workload": workload, "setting": setting, "made_by": made_by}, KEY_VERSION, digits=20)
+
+    @property
+    def file_name(self) -> str:
+        """Readable in front."""
+        readable = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.workload.label)[:80]
+        return f"{readable}-{self.key}.parquet"
+
+    def command(self, out: Path) -> list[str]:
+        """What makes it."""
+        workload = self.workload
+        size = workload.image_size or workload.sequence_length
+        return [
+            *(sys.executable, "-m", "driple.workloads.cli", "graph"),
+            *(f"--model={workload.model}", f"--setting={self.setting}", f"--out={out}"),
+            *(f"--batch-size={workload.batch_size}", f"--dataset={workload.dataset}", f"--width={workload.width!r}"),
+            *(f"--optimiser={workload.optimiser}", f"--update={workload.update}", f"--sharding={workload.sharding}"),
+            *([] if size is None else [f"--size={size}"]),
+        ]
+
+
+def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where graphs are kept."""
+    base = environment.get("XDG_CACHE_HOME", "")
+    # A relative one is invalid and to be ignored, says the XDG base directory specification.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "driple" / "graphs"  # noqa: PTH117
+
+
+def graphs_of(wanted: Iterable[Wanted], folder: Path, say: Say, *, fresh: bool = False) -> dict[Wanted, OpGraph]:
+    """The graphs, from the cache or made now.
+
+    Args:
+        wanted: which; several may be the same.
+        folder: the cache.
+        say: told of what takes long.
+        fresh: make them anew, whatever the cache has.
+
+    Raises:
+        BadInput: TensorFlow is not installed, or what was asked for cannot be built; one line.
+        RunFailed: it failed otherwise.
+    """
+    every = list(dict.fromkeys(wanted))
+    found = {} if fresh else {one: graph for one in every if (graph := _kept(folder / one.file_name)) is not None}
+    missing = {one.key: one for one in every if one not in found}
+    if missing:
+        made = _make(missing, folder, say)
+        found |= {one: made[one.key] for one in every if one not in found}
+    return found
+
+
+def _kept(path: Path) -> OpGraph | None:
+    with suppress(BadInput):  # none, or a damaged one: it is made again
+        return read_graph(path)
+    return None
+
+
+def _make(missing: Mapping[str, Wanted], folder: Path, say: Say) -> dict[str, OpGraph]:
+    _need_tensorflow(next(iter(missing.values())))
+    names = ", ".join(one.workload.label for one in missing.values())
+    say(
+        f"making {len(missing)} graph{'s' if len(missing) > 1 else ''} with TensorFlow, kept for the next time: {names}"
+    )
+    with ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1, len(missing))) as pool:
+        made = pool.map(lambda one: _make_one(one, folder, say), missing.values())
+        return dict(zip(missing, made, strict=True))
+
+
+def _make_one(wanted: Wanted, folder: Path, say: Say) -> OpGraph:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
+        keep = True
+    except OSError as error:
+        say(f"{folder}: {error.strerror}; the graph is not kept")
+        beside = Path(tempfile.mkdtemp(prefix="driple-"))
+        keep = False
+    out = beside / wanted.file_name
+    try:
+        _run(wanted, out)
+        graph = read_graph(out)
+        if keep:
+            out.replace(folder / out.name)
+        return graph
+    finally:
+        with suppress(OSError):
+            out.unlink(missing_ok=True)
+            beside.rmdir()
+
+
+def _run(wanted: Wanted, out: Path) -> None:
+    done = subprocess.run(
+        wanted.command(out), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode == 0:
+        return
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    last = said[-1] if said else f"ended with {done.returncode} and said nothing"
+    if done.returncode == BadInput.exit_code:
+        raise BadInput(last)
+    raise RunFailed(f"the graph of {wanted.workload.label} could not be made: {last}")
+
+
+def _need_tensorflow(wanted: Wanted) -> None:
+    for name in ("tensorflow", "tf_keras"):
+        if find_spec(name) is None:
+            raise BadInput(
+                f"{wanted.workload.model}: its graph is made with {name}, which is not installed here: "
+                "pip install 'driple[workloads]', or give a graph file with --graph"
+            )
+
+
+def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    with suppress(PackageNotFoundError):
+        return version(name)
+    return None

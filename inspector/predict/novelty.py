@@ -1,0 +1,174 @@
+"""How far a workload lies from those that an inspector learned from.
+
+A workload is a point whose coordinates are its facts, each in standard deviations of the training rows. The distance of
+two is the root mean square of the difference over the facts that both know. What counts as near is what the training
+rows say themselves: how far each lies from the nearest row of another family of models, because that is how far an
+inspector has to reach when it is asked about a new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.inspector.data.examples import Example
+from driple.inspector.data.scaling import FactScaler
+from driple.inspector.data.workload_features import FACTS, WORKLOAD_FACTS, facts_of
+from driple.inspector.model.training_rows import TrainingRows
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+LIKE, EDGE, FAR = VERDICTS = ("like", "edge", "far")
+# Shares of the training rows: so many lie no farther from the nearest row of another family.
+FAMILY_SHARES = (0.25, 0.9)
+# Where no families are known: from the nearest other row, which is nearer.
+ROW_SHARES = (0.75, 0.95)
+BEYOND = (1.0, 3.0)
+"""One fact of these so many deviations outside the training range makes a workload at least `edge`, or `far`."""
+ALONE = frozenset({*WORKLOAD_FACTS, "log_ops", "log_edges", "log_levels", "log_kilobytes", "log_megaflops"})
+"""Not facts of one class of ops: where a class is rare, a second op of it is many deviations."""
+NEAREST = 3
+"""Training models that are named."""
+_ROUNDING = 1e-4
+"""Rows are kept with six figures."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A fact beyond all that training had."""
+
+    fact: str
+    value: float
+    least: float
+    greatest: float
+    deviations: float | None
+    """Beyond the nearer end; None where training had one value only, so that the inspector does not look at it."""
+
+    def __str__(self) -> str:
+        """In a person's words: `batch size 512 (training: 4 to 64)`."""
+        value, least, greatest = (_shown(self.fact, one) for one in (self.value, self.least, self.greatest))
+        name = self.fact.removeprefix("log_").removeprefix("is_").replace("_", " ")
+        return f"{name} {value} (training: {least if least == greatest else f'{least} to {greatest}'})"
+
+
+@dataclass(frozen=True)
+class Near:
+    """Where a workload lies."""
+
+    verdict: str
+    """`like` the training data, at its `edge`, or `far` outside."""
+    distance: float
+    """To the nearest training row."""
+    like_below: float
+    edge_below: float
+    nearest: tuple[tuple[str, float], ...]
+    """Labels of the nearest training rows, one of each model, with their distances."""
+    outside: tuple[Outside, ...]
+    """Farthest first."""
+
+
+class Neighbourhood:
+    """Training rows as points.
+
+    Args:
+        rows: of the training.
+        scale: of the inspector's facts.
+    """
+
+    def __init__(self, rows: TrainingRows, scale: FactScaler) -> None:
+        self.rows = rows.rows
+        self._columns = [FACTS.index(name) for name in scale.names]
+        self._mean, self._deviation = np.asarray(scale.mean), np.asarray(scale.deviation)
+        self._table = rows.table()
+        self._points = self._scaled(self._table)
+        self.like_below, self.edge_below = self._limits()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def near(self, example: Example) -> Near:
+        """Where a workload lies among them."""
+        facts = facts_of(example)
+        distances = _distances(self._scaled(facts[None]), self._points)[0]
+        nearest: dict[str, tuple[str, float]] = {}
+        for place in np.argsort(distances, kind="stable"):
+            label = self.rows[place].label
+            nearest.setdefault(label.partition(" ")[0], (label, float(distances[place])))
+        outside = self._outside(facts)
+        distance = float(distances.min())
+        return Near(
+            verdict=VERDICTS[max(self._level(distance), *map(_level_of_fact, outside), 0)],
+            distance=distance,
+            like_below=self.like_below,
+            edge_below=self.edge_below,
+            nearest=tuple(nearest.values())[:NEAREST],
+            outside=outside,
+        )
+
+    def _level(self, distance: float) -> int:
+        return int(distance > self.like_below + _ROUNDING) + int(distance > self.edge_below + _ROUNDING)
+
+    def _scaled(self, facts: FloatArray) -> FloatArray:
+        return (facts[:, self._columns] - self._mean) / self._deviation
+
+    def _limits(self) -> tuple[float, float]:
+        families = [row.family for row in self.rows]
+        known = None not in families and len(set(families)) > 1
+        names: Sequence[object] = families if known else range(len(families))
+        other = np.array([[one != another for another in names] for one in names])
+        apart = np.where(other, _distances(self._points, self._points), np.inf).min(axis=1)
+        apart = apart[np.isfinite(apart)]
+        if not len(apart):  # a single row: nothing but itself is like it
+            return 0.0, 0.0
+        like, edge = np.quantile(apart, FAMILY_SHARES if known else ROW_SHARES)
+        return float(like), float(edge)
+
+    def _outside(self, facts: FloatArray) -> tuple[Outside, ...]:
+        found = []
+        deviations = dict(zip(self._columns, self._deviation.tolist(), strict=True))
+        for column, name in enumerate(FACTS):
+            known = self._table[:, column][~np.isnan(self._table[:, column])]
+            value = float(facts[column])
+            if not known.size or math.isnan(value):
+                continue
+            least, greatest = float(known.min()), float(known.max())
+            beyond = max(least - value, value - greatest)
+            if beyond > _ROUNDING * max(1.0, abs(value)):
+                far = beyond / deviations[column] if column in deviations else None
+                found.append(Outside(name, value, least, greatest, far))
+        return tuple(sorted(found, key=lambda one: -math.inf if one.deviations is None else -one.deviations))
+
+
+def _level_of_fact(one: Outside) -> int:
+    if one.deviations is None:
+        return 1
+    if one.fact not in ALONE:
+        return 0
+    return int(one.deviations > BEYOND[0]) + int(one.deviations > BEYOND[1])
+
+
+def _distances(some: FloatArray, others: FloatArray) -> FloatArray:
+    """[n, m]: root mean square over the facts that both know; infinite where they share none."""
+    apart = some[:, None] - others[None]
+    known = ~np.isnan(apart)
+    count = known.sum(axis=2)
+    squares = np.square(np.where(known, apart, 0.0)).sum(axis=2)
+    return np.where(count > 0, np.sqrt(squares / np.maximum(count, 1)), np.inf)
+
+
+_SIZES = ("log_batch_size", "log_image_size", "log_sequence_length", "log_width", "log_network_rate_mbit")
+
+
+def _shown(fact: str, value: float) -> str:
+    """A fact's value before its logarithm was taken."""
+    if fact.startswith(("is_", "has_")):
+        return "yes" if value else "no"
+    if fact.startswith("log_"):
+        value = math.exp(value) if fact in _SIZES else math.expm1(value)
+    whole = abs(value) >= 100 or abs(value - round(value)) < 0.01
+    return f"{round(value):d}" if whole else f"{value:.3g}"

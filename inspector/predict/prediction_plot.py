@@ -1,0 +1,218 @@
+"""Pictures of answers: of one, what its traces would look like; of several, how they compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import matplotlib
+
+from driple.contracts.errors import BadInput
+from driple.contracts.metrics import AMOUNT, BURST, GPU, IDLE, NET_RX, NET_TX, RESOURCES, Target
+from driple.contracts.run_dir import replacing
+from driple.inspector.model.training_rows import workload_label
+from driple.inspector.predict.novelty import FAR
+from driple.inspector.predict.number_format import figures, quantity
+from driple.inspector.predict.prediction import Answer
+from driple.inspector.predict.prediction_text import processor_name, resource_name
+from driple.inspector.predict.what_if import TITLES, coordinate, first_role, varied
+
+COLOURS = ("#1f4e79", "#f4a259", "#5b8e7d", "#8c5e8c", "#bc4b51", "#7a7a7a", "#3a86c8", "#c9a227")
+GREY = "#777777"
+CYCLES = 3
+"""Of the slowest resource, that the picture of one answer shows."""
+
+SPAN = 20.0
+"""Largest to smallest, from where on a panel is logarithmic: beside a GPU's bar that of a CPU would not be seen."""
+
+MOST = 1000
+"""Bursts that are drawn."""
+
+Series: TypeAlias = tuple[str, list[Answer]]
+Value: TypeAlias = Callable[[Answer], tuple[float, float, float]]
+"""Value, least and greatest; three times the same where there is no range."""
+
+
+def draw(path: Path, answers: Sequence[Answer]) -> None:
+    """Writes the picture; the ending of the name says its format.
+
+    Raises:
+        BadInput: it cannot be written, or is of a format that there is not.
+    """
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    kind = path.suffix.lstrip(".").lower() or "png"
+    figure = _patterns(pyplot, answers[0]) if len(answers) == 1 else _comparison(pyplot, answers)
+    known = figure.canvas.get_supported_filetypes()
+    try:
+        if kind not in known:
+            raise BadInput(f"--plot {path}: no format {kind!r} (known: {', '.join(sorted(known))})")
+        with replacing(path, "wb") as stream:
+            figure.savefig(stream, format=kind, dpi=110)
+    except OSError as error:
+        raise BadInput(f"--plot {path}: {error.strerror}") from None
+    finally:
+        pyplot.close(figure)
+
+
+def _patterns(pyplot: Any, answer: Answer) -> Any:
+    """A row for each resource: bursts and idle time in turn, as they would follow each other."""
+    known = [one for one in RESOURCES if not any(math.isnan(value) for value in _bib(answer, one))]
+    figure, axes = pyplot.subplots(
+        max(len(known), 1),
+        1,
+        figsize=(10, 1 + 1.5 * max(len(known), 1)),
+        sharex=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    longest = max((sum(_bib(answer, one)[:2]) for one in known), default=0.0)
+    end = CYCLES * longest if longest > 0 else 1.0
+    for axis, resource, colour in zip(axes[:, 0], known, COLOURS, strict=False):
+        burst, idle, level = _bib(answer, resource)
+        size, unit = (1e6, "MB/s") if resource.amount_unit == "B/s" else (1.0, resource.amount_unit)
+        count = math.ceil(end / (burst + idle) - 1e-9) if burst + idle > 0 else 0
+        spans = [(number * (burst + idle), burst) for number in range(min(count, MOST))]
+        axis.broken_barh(spans, (0, level / size), color=colour, alpha=0.85)
+        axis.set_ylim(0, 1.25 * level / size if level > 0 else 1.0)
+        axis.set_ylabel(unit, fontsize=9)
+        axis.set_title(
+            f"{resource_name(resource, answer.question.setting)}: {quantity(burst, 's')} burst, "
+            f"{quantity(idle, 's')} idle, {quantity(level, resource.amount_unit)}",
+            loc="left",
+            fontsize=9,
+        )
+        _bare(axis)
+    axes[-1, 0].set_xlim(0, end)
+    axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
+    where = f"{workload_label(answer.question.workload)} on {answer.question.setting}, {answer.about.role}"
+    figure.suptitle(f"predicted: {where}{_provenance([answer])}", x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def _comparison(pyplot: Any, answers: Sequence[Answer]) -> Any:
+    """Four panels over one axis; what else differs are lines or bars beside each other."""
+    axes_varied = varied(answers) or ["setting"]
+    across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
+    series = _series(answers, [axis for axis in axes_varied if axis != across])
+    processor = processor_name([one.question.setting for one in answers])
+    panels: tuple[tuple[str, Value], ...] = (
+        ("burst + idle, about a training step [s]; whiskers: by resource", _cycle),
+        ("examples/s of the job", _rate),
+        (f"{processor}: share of the time in bursts [%]", _busy),
+        ("network, both ways: mean rate [MB/s]", _traffic),
+    )
+    figure, places = pyplot.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
+    ticks = list(dict.fromkeys(coordinate(one, across) for one in answers))
+    if across == "batch_size":
+        ticks.sort(key=lambda text: int(text) if text.isdigit() else 0)
+    for axis, (title, of) in zip(places.ravel(), panels, strict=True):
+        _panel(axis, series, ticks, across, of)
+        axis.set_title(title, loc="left", fontsize=10)
+        _bare(axis)
+    handles, labels = places[0, 0].get_legend_handles_labels()
+    if len(series) > 1:
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(series), 4), frameon=False, fontsize=9)
+    common = {name: value for name, value in answers[0].question.workload.items() if name not in axes_varied}
+    where = "" if "setting" in axes_varied else f" on {answers[0].question.setting}"
+    title = f"predicted: {workload_label(common)}{where}, {first_role(answers)}{_provenance(answers)}"
+    if any(_far(one) for one in answers):
+        title += "\nhollow: far outside the training data"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    return figure
+
+
+def _panel(axis: Any, series: Sequence[Series], ticks: Sequence[str], across: str, of: Value) -> None:
+    lines = across == "batch_size"
+    sizes = [value for _, members in series for value in (of(one)[0] for one in members) if value > 0]
+    wide = bool(sizes) and max(sizes) > SPAN * min(sizes)
+    width = 0.8 / len(series)
+    for number, (label, members) in enumerate(series):
+        colour = COLOURS[number % len(COLOURS)]
+        members = sorted(members, key=lambda one: ticks.index(coordinate(one, across)))
+        offset = 0.0 if lines else (number - (len(series) - 1) / 2) * width
+        x = [ticks.index(coordinate(one, across)) + offset for one in members]
+        y, least, greatest = zip(*(of(one) for one in members), strict=True)
+        faces = ["white" if _far(one) else colour for one in members]
+        if lines:
+            axis.plot(x, y, color=colour, linewidth=1.6, label=label)
+        if lines or wide:  # a bar has no honest foot on a logarithmic scale
+            axis.scatter(
+                x, y, s=40, c=faces, edgecolors=colour, linewidths=1.4, zorder=3, label=None if lines else label
+            )
+        else:
+            axis.bar(x, y, width * 0.92, label=label, color=faces, edgecolor=colour, linewidth=1.4)
+        if least != greatest:
+            axis.vlines(x, least, greatest, color=colour if lines or wide else COLOURS[1], linewidth=1.4, zorder=2)
+        if not lines:
+            for place, value, top in zip(x, y, greatest, strict=True):
+                if not math.isnan(value):
+                    axis.annotate(
+                        figures(value), (place, top), (0, 5), textcoords="offset points", ha="center", fontsize=8
+                    )
+    axis.margins(x=0.12 if wide else 0.05, y=0.15)
+    if wide:
+        axis.set_yscale("log")
+    else:
+        axis.set_ylim(bottom=0)
+    axis.set_xticks(range(len(ticks)), ticks, fontsize=9)
+    axis.set_xlabel("batch size of a worker" if lines else TITLES[across], fontsize=9)
+
+
+def _series(answers: Sequence[Answer], axes: Sequence[str]) -> list[Series]:
+    found: dict[str, list[Answer]] = {}
+    for one in answers:
+        found.setdefault(", ".join(coordinate(one, axis) for axis in axes) or "predicted", []).append(one)
+    return list(found.items())
+
+
+def _bib(answer: Answer, resource: Any) -> tuple[float, float, float]:
+    burst, idle, amount = (answer.value(Target(resource, metric)) for metric in (BURST, IDLE, AMOUNT))
+    return burst, idle, amount
+
+
+def _cycle(answer: Answer) -> tuple[float, float, float]:
+    cycle = answer.cycle
+    return (math.nan,) * 3 if cycle is None else (cycle.mean, cycle.least, cycle.greatest)
+
+
+def _rate(answer: Answer) -> tuple[float, float, float]:
+    rate = answer.examples_per_s
+    return _alone(math.nan if rate is None else rate)
+
+
+def _busy(answer: Answer) -> tuple[float, float, float]:
+    burst, idle, _ = _bib(answer, GPU)
+    return _alone(100 * burst / (burst + idle) if burst + idle > 0 else math.nan)
+
+
+def _traffic(answer: Answer) -> tuple[float, float, float]:
+    total = 0.0
+    for resource in (NET_TX, NET_RX):
+        burst, idle, level = _bib(answer, resource)
+        total += level * burst / (burst + idle) if burst + idle > 0 else math.nan
+    return _alone(total / 1e6)
+
+
+def _alone(value: float) -> tuple[float, float, float]:
+    return value, value, value
+
+
+def _far(answer: Answer) -> bool:
+    return answer.near is not None and answer.near.verdict == FAR
+
+
+def _provenance(answers: Sequence[Answer]) -> str:
+    kinds = sorted({one.about.provenance for one in answers})
+    return f" (inspector: {' and '.join(kind.upper() if kind == 'simulated' else kind for kind in kinds)})"
+
+
+def _bare(axis: Any) -> None:
+    axis.tick_params(labelsize=9, colors="#333333")
+    axis.grid(axis="y", color="#e4e4e4", linewidth=0.7)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)

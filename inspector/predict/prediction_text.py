@@ -1,0 +1,134 @@
+"""An answer for people: the metrics as a table of resources, and beneath it what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, RESOURCES, Resource, Target
+from driple.contracts.setting import CPU, Setting
+from driple.inspector.data.scaling import FAR as TIMES
+from driple.inspector.model.training_rows import workload_label
+from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Near
+from driple.inspector.predict.number_format import figures, of_target, quantity
+from driple.inspector.predict.prediction import About, Answer
+
+VERDICTS = {
+    LIKE: "like the training data",
+    EDGE: "at the edge of the training data",
+    FAR: "far outside the training data: take with care",
+}
+OUTSIDE_SHOWN = 3
+GUESSED = 0.1
+"""Share of ops from which on it is said. Even graphs of the zoo have some, all of them small."""
+
+
+def processor_name(settings: Sequence[Setting]) -> str:
+    """What computes on these."""
+    kinds = {"CPU" if setting.device == CPU else "GPU" for setting in settings}
+    return "/".join(sorted(kinds))
+
+
+def resource_name(resource: Resource, setting: Setting) -> str:
+    """On a CPU setting, what is called GPU utilisation is the processor time of the task."""
+    if resource is GPU and setting.device == CPU:
+        return "CPU utilisation"
+    return resource.title.replace(" utilisation", "") if resource is GPU_MEMORY else resource.title
+
+
+def one(answer: Answer) -> list[str]:
+    """The lines for a single answer."""
+    question = answer.question
+    header = f"{workload_label(question.workload)} on {question.setting}, as a {_role(answer.about.role)} sees it"
+    lines = [*warnings([answer.about]), header, "", *_table(answer), ""]
+    cycle = answer.cycle
+    if cycle is not None:
+        between = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
+        care = "" if cycle.agreed else ", which is no one step: take with care"
+        line = f"burst + idle  {quantity(cycle.mean, 's')}, about a training step (resources say {between}{care})"
+        if answer.examples_per_s is not None:
+            line += f"; {figures(answer.examples_per_s)} examples/s of the job"
+        lines.append(line)
+    return [*lines, *rests_on(answer)]
+
+
+def rests_on(answer: Answer) -> list[str]:
+    """What an answer rests on: inspector, training data, graph."""
+    found = [inspector_line(answer.about), *near_lines(answer.near)]
+    if answer.limited:
+        found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
+    if answer.unsized > GUESSED * answer.ops:
+        remedy = "" if answer.question.workload.get("batch_size") else ": --batch-size may tell them"
+        found.append(f"{answer.unsized} of its {answer.ops} ops have sizes that are guessed{remedy}")
+    if not answer.traffic_known:
+        found.append(
+            "it names neither other tasks nor variables: what crosses the network is taken as usual in training"
+        )
+    labels = ["inspector", "this graph", *[""] * (len(found) - 2)]
+    return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
+
+
+def warnings(every: Sequence[About]) -> list[str]:
+    """What must not be overlooked."""
+    lines = []
+    simulated = [str(about.folder) for about in dict.fromkeys(every) if about.provenance == "simulated"]
+    if simulated:
+        lines.append(f"SIMULATED: {', '.join(simulated)} learned from simulated rows, not from measurements")
+    for about in dict.fromkeys(every):
+        if not about.finished:
+            lines.append(f"UNFINISHED: the training of {about.folder} was interrupted; driple-train --resume goes on")
+    return [*lines, ""] if lines else []
+
+
+def inspector_line(about: About) -> str:
+    """Which inspector, and what it learned from."""
+    rows = "" if about.rows is None else f"{about.rows} "
+    networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
+    return f"{about.folder}: {rows}{about.provenance} workloads ({about.split} split), {networks}"
+
+
+def near_lines(near: Near | None) -> list[str]:
+    """Where the workload lies among the training rows."""
+    if near is None:
+        return ["nearness not known: no training rows beside the inspector, and its dataset is not here"]
+    nearest = ", ".join(f"{label} ({distance:.2f})" for label, distance in near.nearest)
+    by_distance = FAR if near.distance > near.edge_below else EDGE if near.distance > near.like_below else LIKE
+    why = "" if near.verdict in (LIKE, by_distance) else "by single facts, "
+    lines = [
+        f"{VERDICTS[near.verdict]}: {why}{near.distance:.2f} away (like up to {near.like_below:.2f}, edge up to "
+        f"{near.edge_below:.2f})",
+        f"nearest are {nearest}",
+    ]
+    if near.outside and near.verdict != LIKE:
+        more = len(near.outside) - OUTSIDE_SHOWN
+        text = "; ".join(map(str, near.outside[:OUTSIDE_SHOWN])) + (f"; and {more} more" if more > 0 else "")
+        lines.append(f"beyond training in {text}")
+    return lines
+
+
+def _table(answer: Answer) -> list[str]:
+    head = ["", "burst", "idle", "level in a burst"]
+    rows = [head]
+    for resource in RESOURCES:
+        cells = [
+            of_target(target, answer.value(target), answer.spread_of(target))
+            for target in (Target(resource, metric) for metric in (BURST, IDLE, AMOUNT))
+        ]
+        rows.append([resource_name(resource, answer.question.setting), *cells])
+    return aligned(rows, gap=3)
+
+
+def aligned(rows: Sequence[Sequence[str]], gap: int = 2, left: int = 1) -> list[str]:
+    """Columns of equal width: the first `left` to the left, the others to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append((" " * gap).join(cells).rstrip())
+    return lines
+
+
+def _role(role: str) -> str:
+    return {"ps": "parameter server"}.get(role, role)

@@ -1,0 +1,237 @@
+"""From what a person names to questions: a setting, what is known of a workload, and where its graph comes from."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driple.contracts.errors import BadInput, UnknownName, shown
+from driple.contracts.run_spec import UPDATES, Workload
+from driple.contracts.setting import Setting
+from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
+from driple.inspector.predict.graph_cache import Wanted
+from driple.pipeline.graph.public import OpGraph, read_graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the person said, with None where nothing. Exactly one of `model`, `graph` and `code` is there."""
+
+    settings: tuple[Setting, ...]
+    model: str | None = None
+    """A name of the zoo."""
+    graph: Path | None = None
+    """A GraphDef, or a graph file of ours."""
+    code: str | None = None
+    """`file.py:function`."""
+    batch_sizes: tuple[int, ...] = ()
+    updates: tuple[str, ...] = ()
+    dataset: str | None = None
+    size: int | None = None
+    width: float | None = None
+    optimiser: str | None = None
+    sharding: str | None = None
+    graph_device: str | None = None
+    """Whose ops in a graph file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A graph by its file."""
+
+    path: Path
+    device: str | None
+    batch_size: int | None
+    """What an unknown first dimension counts as."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """One prediction that is asked for."""
+
+    setting: Setting
+    workload: Mapping[str, Any]
+    """As inspectors know it: examples.WORKLOAD."""
+    source: File | Wanted
+
+
+def questions(asked: Asked) -> list[Question]:
+    """Every combination of setting, batch size and update mode.
+
+    Raises:
+        BadInput: a name that does not exist, a size that is none, or options that contradict a graph file.
+    """
+    if len([one for one in (asked.model, asked.graph, asked.code) if one is not None]) != 1:
+        raise BadInput("name one model: of the zoo, or a graph file (--graph), or your own code (--code file.py:build)")
+    for size in asked.batch_sizes:
+        if size < 1:
+            raise BadInput(f"--batch-size: expected 1 or more, got {size}")
+    for name, known in (("dataset", tuple(DATASETS)), ("optimiser", OPTIMISERS)):
+        value = getattr(asked, name)
+        if value is not None and value not in known:
+            raise UnknownName(name, value, known)
+    if asked.size is not None and asked.size < 1:
+        raise BadInput(f"--size: expected 1 or more, got {asked.size}")
+    if asked.width is not None and not 0 < asked.width < float("inf"):
+        raise BadInput(f"--width: expected more than 0, got {asked.width:g}")
+    return _of_file(asked, asked.graph) if asked.graph is not None else _of_model(asked)
+
+
+def _of_model(asked: Asked) -> list[Question]:
+    code, sha256 = None, None
+    if asked.code is not None:
+        code, sha256 = _own_code(asked.code)
+    model = None if code is not None else find_model(asked.model or "")
+    name = asked.code if model is None else model.name
+    dataset = asked.dataset or (model.datasets[0] if model is not None else None)
+    if dataset is None:
+        raise BadInput(f"{shown(name)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})")
+    if model is not None and dataset not in model.datasets:
+        raise BadInput(f"{model.name} is trained on {', '.join(model.datasets)}, not on {dataset}")
+    reads = DATASETS[dataset]
+    size = asked.size or ordinary_size(model, reads)
+    found = []
+    for setting, batch_size, update in _combinations(asked, default_batch=32, default_update=UPDATES[0]):
+        workload = Workload(
+            model=str(name),
+            dataset=dataset,
+            batch_size=batch_size or 0,
+            optimiser=asked.optimiser or "momentum",
+            update=update or "",
+            image_size=size if reads.kind == IMAGE else None,
+            sequence_length=size if reads.kind == SEQUENCE else None,
+            width=1.0 if asked.width is None else asked.width,
+            strategy="ps" if setting.servers else "allreduce",
+            sharding=asked.sharding or "balanced",
+            code_sha256=sha256,
+        )
+        source = Wanted(workload, setting, code)
+        found.append(Question(setting=setting, workload=_facts(workload), source=source))
+    return found
+
+
+def _own_code(text: str) -> tuple[Path, str]:
+    path, _, function = text.rpartition(":")
+    if not path or not function.isidentifier():
+        raise BadInput(f"--code {shown(text)}: expected file.py:function")
+    try:
+        return Path(path), hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInput(f"--code {path}: {error.strerror}") from None
+
+
+def _of_file(asked: Asked, path: Path) -> list[Question]:
+    saved = _saved_workload(path)
+    said = {"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width, "sharding": asked.sharding}
+    kind = DATASETS[asked.dataset].kind if asked.dataset else None
+    if saved is None:
+        if asked.size is not None and kind not in (IMAGE, SEQUENCE):
+            raise BadInput("--size with --graph: say with --dataset whether it is of images or of sequences")
+        size = asked.size or (ordinary_size(None, DATASETS[asked.dataset]) if asked.dataset else None)
+        said["image_size"] = size if kind == IMAGE else None
+        said["sequence_length"] = size if kind == SEQUENCE else None
+    elif asked.size is not None:
+        said["image_size" if saved.get("image_size") else "sequence_length"] = asked.size
+    found = []
+    for setting, batch_size, update in _combinations(asked, None, None):
+        own = {"batch_size": batch_size, "update": update, **said}
+        if saved is not None:
+            own = _agreed(path, saved, own)
+        workload: dict[str, Any] = {
+            "strategy": "ps" if setting.servers else "allreduce",
+            "framework": "tensorflow",
+            **{name: value for name, value in own.items() if value is not None},
+        }
+        # A model that has a name has images or has none; of one without, that is not known.
+        if saved is None and (asked.dataset or asked.size):
+            workload["model"] = path.stem
+        source = File(path=path, device=asked.graph_device, batch_size=batch_size)
+        found.append(Question(setting=setting, workload={**_no_limits(), **workload}, source=source))
+    return found
+
+
+def _combinations(
+    asked: Asked, default_batch: int | None, default_update: str | None
+) -> list[tuple[Setting, int | None, str | None]]:
+    every = itertools.product(asked.settings, asked.batch_sizes or (default_batch,), asked.updates or (default_update,))
+    return list(dict.fromkeys(every))
+
+
+def _facts(workload: Workload) -> dict[str, Any]:
+    known = MODELS.get(workload.model)
+    names = (
+        *("dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "strategy"),
+        *("sharding", "framework", "code_sha256"),
+    )
+    return {
+        "model": workload.model.rpartition("/")[2],
+        "family": None if known is None else known.family,
+        **{name: getattr(workload, name) for name in names},
+        **_no_limits(),
+    }
+
+
+def _no_limits() -> dict[str, Any]:
+    """The link as the setting says it."""
+    return {"network_delay_ms": 0.0, "network_loss_pct": 0.0}
+
+
+def _saved_workload(path: Path) -> dict[str, Any] | None:
+    """What a graph file of ours says of its workload; None for a GraphDef, or where it says nothing."""
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != b"PAR1":
+                return None
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            text = pq.ParquetFile(path).read(columns=["workload"]).column("workload")[0].as_py()
+            value = None if text is None else json.loads(text)
+        except (pa.ArrowException, KeyError, IndexError, ValueError, TypeError):
+            return None  # not a graph: who reads the graph says so
+    except OSError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    known = MODELS.get(str(value.get("model")))
+    return {**value, "family": None if known is None else known.family}
+
+
+def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says, if the person says nothing else: another graph would go with that."""
+    for name, value in said.items():
+        if value is not None and saved.get(name) is not None and saved[name] != value:
+            raise BadInput(
+                f"{path}: a graph for {name} {saved[name]}, not {value}: leave that option out, or name the model, so "
+                "that the right graph is made"
+            )
+    return {**saved, **{name: value for name, value in said.items() if value is not None}}
+
+
+def read_files(asked: Sequence[Question]) -> dict[File, OpGraph]:
+    """The graphs of the questions that name files, each read once.
+
+    Raises:
+        BadInput: a file cannot be read, or several batch sizes are asked of a graph that has one.
+    """
+    found: dict[File, OpGraph] = {}
+    for question in asked:
+        source = question.source
+        if isinstance(source, File) and source not in found:
+            found[source] = read_graph(source.path, device=source.device, batch_size=source.batch_size)
+    sizes = list(found.items())
+    for (one, graph), (other, another) in itertools.combinations(sizes, 2):
+        if one.batch_size != other.batch_size and np.array_equal(graph.bytes, another.bytes):
+            raise BadInput(
+                f"{one.path}: its shapes are fixed, so it is a graph of one batch size, and {one.batch_size} and "
+                f"{other.batch_size} were asked for: ask for one, or write it with an unknown first dimension"
+            )
+    return found

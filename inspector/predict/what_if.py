@@ -1,0 +1,103 @@
+"""Several answers side by side: what another device, another number of servers and workers, or another batch does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, Resource, Target
+from driple.inspector.model.training_rows import workload_label
+from driple.inspector.predict.novelty import FAR, LIKE
+from driple.inspector.predict.number_format import NONE, figures, of_target, quantity
+from driple.inspector.predict.prediction import Answer
+from driple.inspector.predict.prediction_text import VERDICTS, aligned, inspector_line, processor_name, warnings
+
+AXES = ("setting", "batch_size", "update")
+TITLES = {"setting": "setting", "batch_size": "batch", "update": "update"}
+
+
+def varied(answers: Sequence[Answer]) -> list[str]:
+    """Which of setting, batch size and update mode differ."""
+    return [axis for axis in AXES if len({coordinate(one, axis) for one in answers}) > 1]
+
+
+def coordinate(answer: Answer, axis: str) -> str:
+    """Its setting, batch size or update mode."""
+    if axis == "setting":
+        return str(answer.question.setting)
+    found = answer.question.workload.get(axis)
+    return NONE if found is None else str(found)
+
+
+def lines(answers: Sequence[Answer]) -> list[str]:
+    """The table, and what it rests on."""
+    axes = varied(answers)
+    common = dict(answers[0].question.workload)
+    for axis in axes:
+        common.pop(axis, None)
+    first = answers[0].question
+    where = "" if "setting" in axes else f" on {first.setting}"
+    processor = processor_name([one.question.setting for one in answers])
+    head = [
+        *(TITLES[axis] for axis in axes),
+        *("burst+idle", "examples/s", f"{processor} burst", f"{processor} level"),
+        *("TX burst", "TX level", "RX burst", "RX level", "training data"),
+    ]
+    rows = [head, *([*(coordinate(one, axis) for axis in axes), *_cells(one)] for one in answers)]
+    abouts = list(dict.fromkeys(one.about for one in answers))
+    found = [*warnings(abouts), f"{workload_label(common)}{where}, as a {first_role(answers)} sees it", ""]
+    found += [*aligned(rows, left=1), ""]
+    found += _best(answers, axes)
+    found += [f"inspector  {inspector_line(about)}" for about in abouts]
+    if any(one.cycle is not None and not one.cycle.agreed for one in answers):
+        found.append("~          resources say different times; see --json, or ask for one alone")
+    if any(one.limited for one in answers):
+        found.append("~          also at the limit of what is said: it may take longer, and do less; not ranked")
+    far = [one for one in answers if one.near is not None and one.near.verdict == FAR]
+    if far:
+        found.append(f"far        {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
+    mixed = {about.provenance for about in abouts}
+    if len(mixed) > 1:
+        found.append(
+            f"mixed      {' and '.join(sorted(mixed))} inspectors side by side: their difference may be theirs"
+        )
+    return found
+
+
+def first_role(answers: Sequence[Answer]) -> str:
+    """Of the answers, which have one."""
+    return "parameter server" if answers[0].about.role == "ps" else "worker"
+
+
+def _cells(answer: Answer) -> list[str]:
+    def cell(resource: Resource, metric: str) -> str:
+        target = Target(resource, BURST if metric == "burst" else AMOUNT)
+        return of_target(target, answer.value(target))
+
+    cycle, rate, near = answer.cycle, answer.examples_per_s, answer.near
+    return [
+        NONE if cycle is None else f"{'' if cycle.agreed and not answer.limited else '~'}{quantity(cycle.mean, 's')}",
+        NONE if rate is None else figures(rate),
+        *(cell(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in ("burst", "level")),
+        NONE if near is None else f"{near.verdict} ({near.distance:.2f})",
+    ]
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    answer: Answer
+    rate: float
+
+
+def _best(answers: Sequence[Answer], axes: Sequence[str]) -> list[str]:
+    ranked = [_Ranked(one, one.examples_per_s) for one in answers if one.examples_per_s is not None and not one.limited]
+    ranked = [one for one in ranked if math.isfinite(one.rate)]
+    if len(ranked) < 2:
+        return []
+    best, worst = max(ranked, key=lambda one: one.rate), min(ranked, key=lambda one: one.rate)
+    name = ", ".join(f"{TITLES[axis]} {coordinate(best.answer, axis)}" for axis in axes)
+    other = ", ".join(f"{TITLES[axis]} {coordinate(worst.answer, axis)}" for axis in axes)
+    strange = best.answer.near is not None and best.answer.near.verdict != LIKE
+    care = " (not like the training data)" * strange
+    return [f"most       {figures(best.rate)} examples/s with {name}{care}, {best.rate / worst.rate:.1f} times {other}"]

@@ -1,0 +1,1 @@
+"""Training loops, transfer, hyper-parameter search and their state."""

@@ -1,0 +1,194 @@
+"""Where a training begins: a plain model, and a network that adds nothing to it or what was learned elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput
+from driple.contracts.json_values import to_plain
+from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain, folds_of
+from driple.inspector.data.examples import Examples
+from driple.inspector.data.tensors import Preparation, Prepared
+from driple.inspector.model.inspector_folder import fill, new_network
+from driple.inspector.model.model_config import InspectorConfig
+from driple.inspector.training.seeds import repeatable, seed_of
+from driple.inspector.training.threads import solver_threads
+from driple.inspector.training.trainable import Learner, Tuned, Whole
+from driple.inspector.training.transfer import prepare_transfer
+from driple.inspector.training.transfer_source import Source
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+LEAST_DOUBT = 1e-3
+"""Deviations."""
+DIGITS = 5
+"""Of what is kept of training rows, in deviations."""
+START, AGAIN = 3, 4
+"""What random numbers are for: first weights, and the draw of a plain model that is fitted again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A network of an ensemble, ready to learn."""
+
+    learner: Learner
+    plain: Plain | None
+    train: Prepared
+    val: Prepared
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """How a network that learned elsewhere is tuned."""
+
+    source: Source
+    tune: str = "half"
+    ratio: float = 0.5
+    """Share of each graph's layers that stay as they are, where `tune` is `half`."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """For inspector.json, and to tell one training from another."""
+        return {**self.source.about, "tune": self.tune, "ratio": self.ratio}
+
+
+def start(
+    member: int,
+    config: InspectorConfig,
+    preparation: Preparation,
+    rows: tuple[Prepared, Prepared],
+    split: str,
+    seed: int,
+    transfer: Transfer | None,
+) -> Begun:
+    """A network with its first weights, and the rows as it sees them.
+
+    Args:
+        member: its number in the ensemble.
+        config: what network.
+        preparation: of its inputs.
+        rows: to train on, and to validate by.
+        split: by which they were taken.
+        seed: of what is drawn.
+        transfer: what was learned elsewhere.
+    """
+    with repeatable():
+        torch.manual_seed(seed_of(seed, member, START))
+        plain = None
+        if config.network.plain:
+            elsewhere = None if transfer is None else transfer.source.elsewhere(member)
+            plain, said = fit_plain(member, preparation, rows[:1], split, elsewhere)
+            of_val = plain.predict(rows[1].raw_facts, preparation.facts, preparation.targets, rows[1].jobs)
+            doubt = doubt_of(said, rows[0])
+            rows = rows[0].with_plain(said), rows[1].with_plain(of_val)
+        source = None if transfer is None else transfer.source
+        network = new_network(config, preparation, split=None if source is None else source.layer_split)
+        if source is not None:
+            fill(network, source.states[member % len(source.states)], "the weights to start from")
+        if plain is not None:
+            network.doubt.copy_(torch.as_tensor(doubt))
+        if transfer is None:
+            return Begun(Whole(network), plain, *rows)
+        return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
+
+
+def fit_plain(
+    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: Elsewhere | None
+) -> tuple[Plain, FloatArray]:
+    """The plain model of a network, and what it says of the rows without their own folds.
+
+    Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
+    """
+    facts, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("raw_facts", "truth"))
+    families, jobs = ([each for part in parts for each in getattr(part, name)] for name in ("families", "jobs"))
+    count = len(facts)
+    drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
+    folds = folds_of(families if split == "architecture" else (None,) * count, count)
+    scales = preparation.facts, preparation.targets
+    # Rows that were not drawn come too, without their targets, so that of them, too, is said what their fold is not in.
+    order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
+    known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
+    with solver_threads(count):
+        plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
+    said = np.zeros(truth.shape)
+    said[order] = held
+    apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
+    kept = {job: tuple(round(float(value), DIGITS) for value in values) for job, values in apart.items()}
+    return dataclasses.replace(plain, apart=kept), said
+
+
+def doubt_of(said: FloatArray, rows: Prepared) -> FloatArray:
+    """How far what was said [n, 12] is typically off: the median of each target; 1 deviation where nothing is known."""
+    known = rows.mask.numpy() > 0
+    errors = np.abs(said - rows.targets.numpy())
+    return np.array(
+        [
+            max(float(np.median(errors[there, place])), LEAST_DOUBT) if there.any() else 1.0
+            for place, there in enumerate(known.T)
+        ]
+    )
+
+
+def refit_plain(
+    member: int,
+    preparation: Preparation,
+    rows: tuple[Prepared, Prepared],
+    split: str,
+    seed: int,
+    transfer: Transfer | None,
+) -> Plain:
+    """The plain model once more, of the validation rows too: nothing is left to be chosen by them."""
+    with repeatable():
+        torch.manual_seed(seed_of(seed, member, AGAIN))
+        elsewhere = None if transfer is None else transfer.source.elsewhere(member)
+        return fit_plain(member, preparation, rows, split, elsewhere)[0]
+
+
+def same_rows(examples: Examples, split: str, source: Source) -> None:
+    """Makes sure that what is learned is judged on workloads that the source has not learned from.
+
+    Settings are measured with the same workloads, and a split puts a workload on the same side in all of them.
+
+    Raises:
+        BadInput: the source learned by another split.
+    """
+    learned_by = source.about.get("split")
+    if learned_by not in (None, split):
+        raise BadInput(
+            f"the inspector to start from learned by the {learned_by} split: workloads of the {split} split's test "
+            f"side may be among what it learned from; use --split {learned_by}"
+        )
+
+
+def same_network(config: InspectorConfig, source: Source) -> None:
+    """Makes sure that a transfer keeps its source's network.
+
+    Raises:
+        BadInput: the config is of another.
+    """
+    ours, theirs = _structure(config), _structure(source.config)
+    # A published checkpoint comes without a recipe and without a scale of its targets: these are free.
+    free = ("grouping", "target_scale") if source.preparation is None else ()
+    for name, value in ours.items():
+        if name not in free and theirs[name] != value:
+            raise BadInput(
+                f"{name}: the network to start from has {theirs[name]!r}, not {value!r}; a transfer keeps its source's "
+                "network, so leave that option out"
+            )
+
+
+def _structure(config: InspectorConfig) -> dict[str, Any]:
+    """What makes a network the kind it is. How it is trained, and how many there are, does not."""
+    plain = to_plain(config)
+    network = plain.pop("network")
+    for name in ("preset", "ensemble", "training"):
+        del plain[name]
+    for name in ("start", "dropout"):
+        del network[name]
+    return {**plain, **network}

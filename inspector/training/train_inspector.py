@@ -1,0 +1,208 @@
+"""From examples to an inspector: what `driple-train` does, for Python.
+
+examples = read_examples(Path("datasets"), "v100-p1w2-pcie")
+trained = train_inspector(examples, preset("driple"), seed=0)
+values, spread = trained.inspector.predict(examples.side("architecture", "test"))
+save(Path("inspectors/v100-p1w2-pcie"), trained.inspector)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import scipy.linalg  # noqa: F401
+import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
+
+from driple.contracts.json_values import to_plain
+from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.data.examples import Examples, enough
+from driple.inspector.data.node_features import Featuriser
+from driple.inspector.data.tensors import Preparation
+from driple.inspector.evaluation.calibration import factors
+from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_folder import versions
+from driple.inspector.model.model_config import InspectorConfig
+from driple.inspector.training.initialisation import Transfer, refit_plain, same_network, same_rows, start
+from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.seeds import seed_of
+from driple.inspector.training.threads import suited, torch_threads
+from driple.inspector.training.train_network import Epoch, Fitted, fit
+
+MemberWatch = Callable[[int, Epoch], None]
+"""Told of every epoch of every network of the ensemble."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """An inspector, and how its networks were fitted."""
+
+    inspector: Inspector
+    fits: tuple[Fitted, ...]
+    interrupted: bool
+    """Ctrl-C came. If it was before the last network was done, that is the best so far, and later ones are missing."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all its networks."""
+        return sum(fitted.seconds for fitted in self.fits)
+
+
+def train_inspector(
+    examples: Examples,
+    config: InspectorConfig,
+    *,
+    split: str = "architecture",
+    seed: int = 0,
+    device: str = "cpu",
+    execution: str = "auto",
+    transfer: Transfer | None = None,
+    watch: MemberWatch | None = None,
+    states: Path | None = None,
+    resume: bool = False,
+    featuriser: Featuriser | None = None,
+    threads: int | None = None,
+) -> Trained:
+    """Trains on one side of a split, stops by another, and looks at no third.
+
+    Args:
+        examples: of a setting and role.
+        config: every choice; with a transfer that of the source, but for its training options.
+        split: by which sides are taken.
+        seed: the same seed, examples, options, number of threads and machine give the same weights.
+        device: `cpu` or `cuda`.
+        execution: how neighbours are summed.
+        transfer: start from what was learned elsewhere.
+        watch: told of every epoch.
+        states: folder for states to go on from.
+        resume: go on from these.
+        featuriser: one that has grouped these graphs in this way before.
+        threads: of torch; None: as suits the network.
+
+    Raises:
+        BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
+    """
+    enough(examples, split)
+    train, val = examples.side(split, "train"), examples.side(split, "val")
+    if transfer is not None:
+        same_network(config, transfer.source)
+        same_rows(examples, split, transfer.source)
+    if transfer is not None and transfer.source.preparation is not None:
+        preparation = transfer.source.preparation.for_targets_of(train)
+    else:
+        preparation = Preparation.fit(train, config, featuriser)
+    rows = preparation.apply(train), preparation.apply(val)
+    if threads is None:
+        at_once = min(config.training.batch_size, len(train))
+        threads = suited(nodes=at_once * sum(rows[0].sizes()) // len(train), hidden=config.network.hidden)
+    fits: list[Fitted] = []
+    networks: list[Any] = []
+    begun_plains: list[Plain | None] = []
+    interrupted = False
+    for member in range(config.ensemble):
+        about = _fingerprint(examples, config, split, seed, member, transfer, execution)
+        try:
+            with torch_threads(threads):
+                began = time.perf_counter()
+                begun = start(member, config, preparation, rows, split, seed, transfer)
+                before = time.perf_counter() - began
+                fitted = fit(
+                    begun.learner,
+                    begun.train,
+                    begun.val,
+                    config.training,
+                    preparation,
+                    seed=seed_of(seed, member),
+                    execution=execution,
+                    device=device,
+                    watch=None if watch is None else _of_member(watch, member),
+                    state_file=None if states is None else states / f"member-{member}.safetensors",
+                    fingerprint=about,
+                    resume=resume,
+                )
+        except KeyboardInterrupt:
+            if not fits:
+                raise
+            interrupted = True
+            break
+        fits.append(dataclasses.replace(fitted, before=before))
+        networks.append(begun.learner.network)
+        begun_plains.append(begun.plain)
+        if fitted.interrupted:
+            interrupted = True
+            break
+    inspector = Inspector(
+        setting=examples.setting,
+        role=examples.role,
+        split=split,
+        seed=seed,
+        config=config,
+        preparation=preparation,
+        networks=tuple(networks),
+        plains=tuple(plain for plain in begun_plains if plain is not None) or None,
+        provenance=examples.provenance,
+        dataset_sha256=examples.sha256,
+        transferred_from=None if transfer is None else transfer.to_plain(),
+        training=_summary(fits, finished=not interrupted),
+        versions=versions(),
+    )
+    with HeldBack() as ctrl_c:  # else what was learned would be lost for the sake of seconds
+        inspector = _calibrated(inspector, val, execution)
+        if inspector.plains is not None:
+            plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
+            inspector = dataclasses.replace(inspector, plains=tuple(plains))
+    return Trained(inspector, tuple(fits), interrupted or ctrl_c.came)
+
+
+def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:
+    """With the factor of its spread, where it has one."""
+    values, spread = inspector.predict(val, execution, judged=True)
+    if spread is None:
+        return inspector
+    return dataclasses.replace(inspector, calibration=factors(val.targets(), values, spread))
+
+
+def _fingerprint(
+    examples: Examples,
+    config: InspectorConfig,
+    split: str,
+    seed: int,
+    member: int,
+    transfer: Transfer | None,
+    execution: str,
+) -> Mapping[str, Any]:
+    """What a state must agree with. A training may go on for longer than was first asked, and with more networks."""
+    plain = to_plain(config)
+    for name in ("epochs", "patience"):
+        del plain["training"][name]
+    for name in ("preset", "ensemble"):
+        del plain[name]
+    return {
+        "setting": examples.setting,
+        "role": examples.role,
+        "split": split,
+        "seed": seed,
+        "network": member,
+        "dataset": examples.sha256,
+        "transfer": None if transfer is None else transfer.to_plain(),
+        "execution": execution,
+        "config": plain,
+    }
+
+
+def _summary(fits: list[Fitted], *, finished: bool) -> dict[str, Any]:
+    return {
+        "epochs": [fitted.epochs for fitted in fits],
+        "best_epochs": [fitted.best_epoch for fitted in fits],
+        "val_nrmse": [fitted.best_nrmse for fitted in fits],
+        "seconds": round(sum(fitted.seconds for fitted in fits), 3),
+        "finished": finished,
+    }
+
+
+def _of_member(watch: MemberWatch, member: int) -> Callable[[Epoch], None]:
+    return lambda epoch: watch(member, epoch)

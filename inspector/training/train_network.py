@@ -1,0 +1,151 @@
+"""A training from beginning to end: the best epoch by the validation rows, Ctrl-C, and a state to go on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driple.inspector.data.tensors import Preparation, Prepared
+from driple.inspector.model.model_config import TrainingConfig
+from driple.inspector.training.epochs import Loop
+from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.seeds import repeatable
+from driple.inspector.training.trainable import Learner
+from driple.inspector.training.training_state import read_state, write_state
+
+EVERY_S = 10.0
+"""At most so much work is lost when the process is killed."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What is told of an epoch."""
+
+    number: int
+    last: int
+    """The number at which the loop ends if it does not get better."""
+    row: Mapping[str, float]
+    """`train_loss`, `val_loss`, `val_nrmse`, `seconds`."""
+    best_nrmse: float
+    best_epoch: int
+    seconds: float
+
+
+Watch = Callable[[Epoch], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A training that ended."""
+
+    best: Mapping[str, Any] = field(repr=False)
+    """Weights of the best epoch; the network has them too."""
+    history: list[dict[str, float]] = field(repr=False)
+    """A row for each epoch; row 0 is before the first step."""
+    best_epoch: int
+    best_error: float
+    """Validation error of the best epoch, as `watch` of the options says."""
+    seconds: float
+    interrupted: bool = False
+    diverged: bool = False
+    """It ended because errors were no numbers any more."""
+    before: float = 0.0
+    """Seconds of what came before its first epoch, for it alone: a plain model, first weights."""
+
+    @property
+    def epochs(self) -> int:
+        """Epochs done."""
+        return len(self.history) - 1
+
+    @property
+    def best_nrmse(self) -> float:
+        """Validation NRMSE of the best epoch."""
+        return self.history[self.best_epoch]["val_nrmse"]
+
+
+def fit(
+    learner: Learner,
+    train: Prepared,
+    val: Prepared,
+    training: TrainingConfig,
+    preparation: Preparation,
+    *,
+    seed: int = 0,
+    execution: str = "auto",
+    device: str = "cpu",
+    watch: Watch | None = None,
+    state_file: Path | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    every_s: float = EVERY_S,
+) -> Fitted:
+    """Trains, and leaves the network with the weights of its best epoch.
+
+    Ctrl-C ends it after the last whole epoch, with what was best until then.
+
+    Args:
+        learner: what is trained.
+        train: rows to learn from.
+        val: rows that say when it is best.
+        training: options of the loop.
+        preparation: gives validation errors in the targets' own units.
+        seed: of everything drawn here.
+        execution: how neighbours are summed.
+        device: where.
+        watch: told of every epoch; what it raises ends the training.
+        state_file: where the state goes now and then, and at the end.
+        fingerprint: what a state must be of to be gone on with.
+        resume: go on from the state, if there is one.
+        every_s: seconds between states.
+
+    Raises:
+        BadInput: the state is of another training.
+        DripleError: errors are no numbers from the beginning.
+    """
+    loop = Loop(
+        learner,
+        train,
+        val,
+        training,
+        preparation,
+        seed=seed,
+        execution=execution,
+        device=device,
+        fingerprint=dict(fingerprint or {}),
+    )
+    before = read_state(state_file, loop.at.fingerprint) if resume and state_file is not None else None
+    if before is not None:
+        loop.take(before)
+    interrupted = False
+    written = time.monotonic()
+    try:
+        with repeatable():
+            while not loop.done():
+                loop.step()
+                if watch is not None and not loop.diverged:  # such an epoch is none
+                    watch(_told(loop, training))
+                if state_file is not None and time.monotonic() - written >= every_s:
+                    write_state(state_file, loop.at)
+                    written = time.monotonic()
+    except KeyboardInterrupt:
+        if not loop.at.history:
+            raise
+        interrupted = True
+    at = loop.at
+    with HeldBack() as ctrl_c:
+        if state_file is not None:
+            write_state(state_file, at)
+        learner.network.load_state_dict(at.best)
+        learner.network.eval()
+    interrupted = interrupted or ctrl_c.came
+    return Fitted(at.best, at.history, at.best_epoch, at.best_error, at.seconds, interrupted, loop.diverged)
+
+
+def _told(loop: Loop, training: TrainingConfig) -> Epoch:
+    at = loop.at
+    last = min(training.epochs, at.best_epoch + training.patience)
+    best = at.history[at.best_epoch]["val_nrmse"]
+    return Epoch(len(at.history) - 1, last, at.history[-1], best, at.best_epoch, at.seconds)

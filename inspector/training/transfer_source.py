@@ -1,0 +1,153 @@
+"""Where a transfer starts: the inspector of another setting, by name or folder, or a published checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.setting import CPU, Setting
+from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain
+from driple.inspector.data.tensors import Preparation
+from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_folder import FILE, folder_of, load
+from driple.inspector.model.model_config import PRESETS, ROLES, InspectorConfig
+
+PUBLISHED = "published"
+ALLOW = "--allow-other-setting"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """What was learned elsewhere."""
+
+    config: InspectorConfig
+    preparation: Preparation | None
+    """How it sees its inputs; None for a published checkpoint, which sees them raw."""
+    states: tuple[Mapping[str, Any], ...] = field(repr=False)
+    """Weights of its networks."""
+    plains: tuple[Plain, ...] | None = field(default=None, repr=False)
+    """What these add to."""
+    layer_split: float | None
+    about: Mapping[str, Any]
+    """For inspector.json and reports."""
+    folder: Path | None = None
+    """Of its inspector; None for a published checkpoint."""
+
+    def elsewhere(self, member: int) -> Elsewhere | None:
+        """The plain model of one of its networks; None where it has none."""
+        if self.plains is None or self.preparation is None:
+            return None
+        scales = self.preparation.facts, self.preparation.targets
+        return Elsewhere(self.plains[member % len(self.plains)], *scales)
+
+
+def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
+    """What `--transfer-from` names.
+
+    Args:
+        text: a setting whose inspector is in `output`, a folder with an inspector, or a published checkpoint.
+        output: where inspectors are.
+        setting: of the inspector that is to be made.
+        role: of it.
+        allow_other: take one whose setting is not what was said, of another role, or from CPUs to GPUs or back.
+
+    Raises:
+        BadInput: there is none, it cannot be read, or it is not what was asked for.
+    """
+    path = Path(text)
+    if path.name == FILE:
+        path = path.parent
+    if path.is_file():
+        return published_source(path)
+    if path.is_dir():
+        return _of_folder(path, _said_by(path.resolve().name), setting, role, allow_other)
+    try:
+        said = str(Setting.parse(text))
+    except BadSetting:
+        raise BadInput(f"--transfer-from {text}: no such file or folder, and no setting") from None
+    folder = folder_of(output, said, role)
+    if not folder.is_dir():
+        raise BadInput(f"--transfer-from {text}: no inspector in {folder} ({_there(output)})")
+    return _of_folder(folder, said, setting, role, allow_other)
+
+
+def published_source(path: Path) -> Source:
+    """A checkpoint that the authors of Driple published.
+
+    Raises:
+        BadInput: it is none.
+    """
+    from driple.inspector.model.published_checkpoint import to_network_state
+
+    return Source(
+        config=PRESETS["paper"],
+        preparation=None,
+        states=(to_network_state(path),),
+        layer_split=None,
+        about={"from": path.name, "provenance": PUBLISHED},
+    )
+
+
+def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_other: bool) -> Source:
+    found = load(folder)
+    if not allow_other:
+        _check(folder, found.setting, found.role, said, setting, role)
+    return Source(
+        config=found.config,
+        preparation=found.preparation,
+        states=tuple(network.state_dict() for network in found.networks),
+        plains=found.plains,
+        layer_split=found.networks[0].split,
+        folder=folder,
+        about={
+            "from": found.setting,
+            "role": found.role,
+            "split": found.split,
+            "provenance": found.provenance,
+            "dataset_sha256": found.dataset_sha256,
+            "weights_sha256": _weights_sha256(found),
+        },
+    )
+
+
+def _weights_sha256(found: Inspector) -> str:
+    """By which a training that is gone on with knows its source from one that was trained anew."""
+    digest = hashlib.sha256()
+    for network in found.networks:
+        for name, tensor in network.state_dict().items():
+            digest.update(name.encode() + tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _check(folder: Path, found: str, found_role: str, said: str | None, setting: str, role: str) -> None:
+    """Another setting is what transfer is for, if the user said which; by surprise it is a mistake."""
+    if said is not None and said != found:
+        raise BadInput(f"{folder}: the folder says {said}, its inspector is of {found}; {ALLOW} takes it all the same")
+    if said is None and found != setting:
+        raise BadInput(f"{folder}: its inspector is of {found}, which the folder's name does not say; {ALLOW} takes it")
+    if found_role != role:
+        raise BadInput(f"{folder}: an inspector of role {found_role}, not {role}; {ALLOW} takes it all the same")
+    if (Setting.parse(found).device == CPU) != (Setting.parse(setting).device == CPU):
+        raise BadInput(
+            f"{folder}: its inspector is of {found}; between CPUs and GPUs the targets are not the same thing; {ALLOW} "
+            "takes it all the same"
+        )
+
+
+def _said_by(name: str) -> str | None:
+    """The setting that the name of a folder says."""
+    for role in ROLES:
+        name = name.removesuffix(f"-{role}")
+    try:
+        return str(Setting.parse(name))
+    except BadSetting:
+        return None
+
+
+def _there(output: Path) -> str:
+    names = sorted(found.parent.name for found in output.glob(f"*/{FILE}"))
+    return f"there are: {', '.join(names)}" if names else f"none is in {output}"

@@ -1,0 +1,1 @@
+"""One attempt at a run: prepare, start, monitor, stop, fetch."""

@@ -1,0 +1,234 @@
+"""One attempt at a run, from hosts that are ready to the end of its last task: prepare, start, watch, stop.
+
+A run never waits without a limit, and whatever ends it, `stop` leaves nothing running on a host that can be reached.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from driple.contracts.errors import RunFailed
+from driple.contracts.manifest import ClockFit
+from driple.contracts.run_spec import JobSpec
+from driple.orchestrator.attempt.failure import AttemptFailed, Blame
+from driple.orchestrator.attempt.monitor import Listener, quietly
+from driple.orchestrator.attempt.prepare import Request, prepare
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, WarmHost
+from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
+from driple.orchestrator.attempt.task_state import TaskState
+from driple.orchestrator.hosts.agent_client import RUNS, Station
+
+log = logging.getLogger(__name__)
+
+TERM_S = 5.0
+"""Of the time to stop, what a task has between SIGTERM and SIGKILL at most."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """An attempt that went well. Its files are still on the hosts."""
+
+    job: JobSpec
+    tasks: Sequence[TaskState]
+    clocks: dict[str, ClockFit]
+    network: dict[str, float]
+    network_done_by: dict[str, str]
+    versions: dict[str, str]
+    folders: dict[str, str]
+    """Of the attempt, by host."""
+
+
+class Attempt:
+    """One attempt. `go` does it; `interrupt` may be called from another thread."""
+
+    def __init__(self, request: Request, on_progress: Callable[[str], None] = lambda text: None) -> None:
+        token = uuid.uuid4().hex[:8]
+        self.stations = dict(request.stations)
+        self.folders = {
+            name: f"{station.facts['work']}/{RUNS}/{request.run_id}.{token}" for name, station in self.stations.items()
+        }
+        self.states: dict[str, TaskState] = {}
+        self._request = request
+        self._listener = Listener(request.spec, on_progress)
+        self._starter = Starter(request, token)
+        self._limit_at = time.monotonic() + request.limit_s
+
+    def interrupt(self) -> None:
+        """Makes `go` end soon with Interrupted."""
+        self._listener.interrupt()
+
+    def go(self) -> Ended:
+        """Does the run up to the end of its last task.
+
+        Raises:
+            RunFailed: it did not go well, or the user wants to stop; nothing of it runs any more.
+        """
+        self._listener.attach(self.stations)
+        self._listener.on_started = self._starter.started
+        try:
+            return self._go()
+        except BaseException:  # also KeyboardInterrupt: nothing of the run may go on
+            self.stop()
+            raise
+        finally:
+            for state in self.states.values():
+                quietly(state.station, "unfollow", name=state.place.process)
+            self._listener.detach()
+
+    def _go(self) -> Ended:
+        network, done_by = self._request.links.apply(self._request.spec, self.stations)
+        prepared = prepare(self._request, self.folders)
+        self.states = self._listener.states = prepared.states
+        self._warm_up()
+        before = {name: station.probe_clock() for name, station in self.stations.items()}
+        self._start(prepared.job)
+        self._watch()
+        self._finish()
+        clocks = {name: ClockFit(before[name], station.probe_clock()) for name, station in self.stations.items()}
+        tasks = list(self.states.values())
+        return Ended(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
+
+    def _warm_up(self) -> None:
+        """Sees to it that every host that needs one has a warm process."""
+        wanted = {state.station.name: state.station for state in self.states.values() if state.way == WARM}
+        for name, station in wanted.items():
+            if station.warm is None or station.warm.failure:
+                station.warm = WarmHost(station, self._request.hosts[name].python)
+                station.warm.begin()
+        self._listener.until(
+            lambda: all(station.warm.ready or station.warm.failure for station in wanted.values()),
+            WARM_READY_S,
+            lambda: (
+                "TensorFlow was not loaded in time on "
+                + ", ".join(name for name, station in wanted.items() if not station.warm.ready)
+            ),
+        )
+        for name, station in wanted.items():
+            if station.warm.failure:
+                words = self._listener.tail(station, "warm.log")
+                said = f"{station.warm.failure}: {words[-1]}" if words else station.warm.failure
+                raise AttemptFailed(said, Blame(name, command="the process that forks tasks", words=words))
+
+    def _start(self, job: JobSpec) -> None:
+        """Servers first, and workers when the servers are watched: else a quick job trains before it is sampled."""
+        servers = [state for state in self.states.values() if not state.is_worker]
+        workers = [state for state in self.states.values() if state.is_worker]
+        for states in (servers, workers):
+            self._starter.start(states, job)
+            self._listener.until(
+                lambda states=states: all(state.sampler_ready or state.over for state in states),  # type: ignore[misc]
+                self._request.timeouts.start_s,
+                lambda states=states: (
+                    "these were not started or are not sampled: "  # type: ignore[misc]
+                    + ", ".join(state.where for state in states if not state.sampler_ready)
+                ),
+            )
+
+    def _watch(self) -> None:
+        """Until every worker has ended well."""
+        timeouts = self._request.timeouts
+
+        def done() -> bool:
+            now = time.monotonic()
+            for state in self.states.values():
+                patience = (timeouts.step_s if state.steps else timeouts.start_s) + BACKSTOP_S
+                if state.is_worker and not state.over and now - state.moved > patience:
+                    stuck = f"{state.where} did not get on for {patience:g} s after step {state.steps}"
+                    raise self._listener.failed(state, stuck)
+            return all(state.over for state in self.states.values() if state.is_worker)
+
+        left = self._limit_at - time.monotonic()
+        self._listener.until(done, left, lambda: f"the run took more than {self._request.limit_s:g} s")
+
+    def _finish(self) -> None:
+        """Workers are done: servers and samplers end by themselves, and are helped if they do not."""
+        grace = self._request.timeouts.stop_s
+        servers = [state for state in self.states.values() if not state.over]
+        self._listener.settle(lambda: all(state.over for state in servers), grace)
+        late = [state for state in servers if not state.over]
+        if late:  # the training that they served has ended well, so this is no failure
+            log.warning("stopping %s: it did not end by itself", ", ".join(state.where for state in late))
+            self._stop_tasks(late)
+        self._listener.until(
+            lambda: all(state.sampler_over for state in self.states.values()),
+            grace,
+            lambda: "these samplers did not end: " + self._which(lambda state: not state.sampler_over),
+        )
+        measurement = self._request.spec.measurement
+        least = measurement.warmup_steps + (measurement.steps or 1)
+        for state in self.states.values():
+            if not state.summary:
+                hint = "a run of a second may end before it begins: ask for more steps"
+                why = f"the sampler of {state.where} left no summary ({hint})"
+                raise self._listener.failed(state, why, sampler=True)
+            if state.is_worker and int(state.finished.get("steps", state.steps)) < least:
+                raise self._listener.failed(state, f"{state.where} did {state.steps} steps, expected {least}")
+
+    def stop(self) -> None:
+        """Ends every process of the attempt on the hosts that answer. Safe to call twice."""
+        self._stop_tasks(list(self.states.values()))
+        for state in self.states.values():
+            quietly(state.station, "stop", names=[state.place.sampler], grace_s=2.0, timeout_s=15.0)
+
+    def remove_folders(self) -> None:
+        """Removes what the attempt has left on its hosts."""
+        for name, station in self.stations.items():
+            quietly(station, "remove", path=self.folders[name], timeout_s=60.0)
+
+    def _stop_tasks(self, states: Iterable[TaskState]) -> None:
+        """The ladder: SIGTERM, a grace, SIGKILL; a warm host's tasks through it, a container also by its name."""
+        grace = self._request.timeouts.stop_s
+        running = [state for state in states if not state.over and state.pid and state.station.lost is None]
+        waiting: list[tuple[Station, Any]] = []
+        for state in running:
+            try:
+                if state.way == WARM:
+                    state.station.warm.stop(state.pid)
+                else:
+                    names = [state.place.process]
+                    waiting.append(
+                        (state.station, state.station.request("stop", names=names, grace_s=min(grace, TERM_S)))
+                    )
+            except RunFailed as error:
+                log.debug("stopping %s: %s", state.where, error)
+        for station, future in waiting:
+            try:
+                station.answer(future, "stop", grace + BACKSTOP_S)
+            except RunFailed as error:
+                log.debug("stopping on %s: %s", station.name, error)
+        self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
+        for state in running:
+            if state.way == CONTAINER:
+                docker = self._request.hosts[state.station.name].docker
+                remove = [docker, "rm", "--force", self._starter.container_name(state)]
+                quietly(state.station, "run", argv=remove, limit_s=20.0, timeout_s=30.0)
+
+    def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:
+        """Waits for them; one that will not have ended is ended with its warm process."""
+        self._listener.settle(lambda: all(state.over or state.station.lost for state in states), seconds)
+        for state in states:
+            if not state.over and state.station.lost is None and state.station.warm is not None:
+                quietly(state.station, "stop", names=[WARM], grace_s=2.0, timeout_s=20.0)
+                state.station.warm = None
+
+    def _versions(self) -> dict[str, str]:
+        """Of what ran the tasks: one word where all hosts agree, `host/package` where they do not."""
+        by_host: dict[str, Mapping[str, Any]] = {
+            name: station.found.get("versions") or {} for name, station in self.stations.items()
+        }
+        versions: dict[str, str] = {}
+        for package in sorted({package for found in by_host.values() for package in found}):
+            found = {name: str(has[package]) for name, has in by_host.items() if has.get(package)}
+            if len(set(found.values())) == 1 and len(found) == len(by_host):
+                versions[package] = next(iter(found.values()))
+            else:
+                versions |= {f"{name}/{package}": version for name, version in found.items()}
+        return versions
+
+    def _which(self, chosen: Callable[[TaskState], bool]) -> str:
+        return ", ".join(state.where for state in self.states.values() if chosen(state))

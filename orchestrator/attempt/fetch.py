@@ -1,0 +1,254 @@
+"""What an attempt left on its hosts, fetched, checked and sealed: whole in its place, or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import CorruptRun, RunFailed
+from driple.contracts.json_values import to_plain
+from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
+from driple.contracts.run_dir import RunPaths, file_name, replacing
+from driple.orchestrator.attempt.attempt import Attempt, Ended
+from driple.orchestrator.attempt.failure import AttemptFailed, Interrupted
+from driple.orchestrator.attempt.task_state import TaskState
+from driple.orchestrator.hosts.agent_client import Station
+
+PARTIAL = ".partial"
+QUALITY = ("priority", "loop", "sources", "tables")
+KEPT_LOG_BYTES = 4 * 1024 * 1024
+"""Of a log that is longer, the end is kept."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A folder beside a run's own in which one attempt is put together."""
+
+    paths: RunPaths
+    """Of the attempt."""
+    final: RunPaths
+
+    @classmethod
+    def make(cls, output: Path, experiment: str, run_id: str, attempt: int) -> Stage:
+        """Makes the folder anew."""
+        paths = RunPaths(output, experiment, f".{run_id}.{attempt}{PARTIAL}")
+        shutil.rmtree(paths.root, ignore_errors=True)
+        for folder in ("trace", "steps", "graph", "logs"):
+            (paths.root / folder).mkdir(parents=True)
+        return cls(paths, RunPaths(output, experiment, run_id))
+
+    def discard(self) -> None:
+        """Removes it."""
+        shutil.rmtree(self.paths.root, ignore_errors=True)
+
+    def place(self) -> None:
+        """Moves it into the run's own place. What an earlier attempt left there is removed only afterwards."""
+        old = self.final.root.with_name(f".{self.final.root.name}.old{PARTIAL}")
+        _remove(old)
+        with suppress(FileNotFoundError):
+            self.final.root.rename(old)
+        self.paths.root.rename(self.final.root)
+        _remove(old)
+
+
+def final_paths(output: Path, experiment: str, run_id: str) -> RunPaths:
+    """The run's own place."""
+    return RunPaths(output, experiment, run_id)
+
+
+def remove_partials(output: Path, experiment: str) -> None:
+    """Removes what a controller that was killed has left half-done."""
+    folder = RunPaths(output, experiment, "").root
+    for left in folder.glob(f".*{PARTIAL}"):
+        _remove(left)
+
+
+def previous_attempts(final: RunPaths) -> int:
+    """How many attempts the run's folder knows of."""
+    try:
+        return Manifest.read(final.manifest).attempt
+    except CorruptRun:
+        return 0
+
+
+def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str, str]:
+    """Brings every file of the attempt into the stage and verifies each against its host's checksum.
+
+    Returns:
+        Checksums by path in the run directory.
+    """
+    measured = []
+    for state in ended.tasks:
+        if state.is_worker:
+            told = state.station.ask(
+                "steps",
+                source=f"{state.place.out}/steps.jsonl",
+                target=state.place.steps,
+                warmup=ended.job.run.measurement.warmup_steps,
+                timeout_s=120.0,
+            )
+            state.steps = int(told["rows"])
+            clock = ended.clocks[state.station.name]
+            measured += [clock.to_controller(told[f"measured_{end}_mono_ns"]) for end in ("start", "end")]
+    check_cover(ended, min(measured), max(measured))
+    with ThreadPoolExecutor(max_workers=max(1, len(stations))) as pool:
+        for _ in pool.map(lambda name: _fetch_host(name, ended, stations[name], stage), stations):
+            pass
+    with replacing(stage.paths.job) as stream:
+        json.dump(to_plain(ended.job), stream, indent=1)
+    return {
+        str(path.relative_to(stage.paths.root)): _sha256(path)
+        for path in sorted(stage.paths.root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
+    """Refuses a run in which some trace does not span the measured part of every worker.
+
+    Args:
+        ended: the run.
+        begin_ns: of the measured part, on the controller's clock.
+        end_ns: likewise.
+
+    Raises:
+        AttemptFailed: a sampler came late or ended early.
+    """
+    for state in ended.tasks:
+        clock = ended.clocks[state.station.name]
+        slack_ns = 2e9 / ended.job.run.measurement.sampling_hz + 2 * clock.bound_ns
+        late_s = (clock.to_controller(state.summary["first_mono_ns"]) - begin_ns - slack_ns) * 1e-9
+        early_s = (end_ns - clock.to_controller(state.summary["last_mono_ns"]) - slack_ns) * 1e-9
+        # A worker that was done before the others has nothing more to be seen.
+        if late_s > 0 or (early_s > 0 and not state.is_worker):
+            how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
+            raise AttemptFailed(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
+
+
+def _fetch_host(name: str, ended: Ended, station: Station, stage: Stage) -> None:
+    folder = ended.folders[name]
+    sums = station.ask("sums", folder=folder, timeout_s=300.0)["files"]
+    for state in ended.tasks:
+        if state.station.name != name:
+            continue
+        wanted = {
+            state.place.trace: stage.paths.trace(state.task),
+            state.place.trace.replace(".parquet", ".flows.parquet"): stage.paths.flows(state.task),
+        }
+        if state.is_worker:
+            wanted[state.place.steps] = stage.paths.steps(state.task)
+        if state.place.graph:
+            wanted[state.place.graph] = stage.paths.graph("worker")
+        for remote, local in wanted.items():
+            relative = os.path.relpath(remote, folder)
+            if relative not in sums:
+                raise RunFailed(f"{state.where} left no {relative}")
+            station.host.get(remote, local)
+            if _sha256(local) != sums[relative]["sha256"]:
+                raise RunFailed(f"{name}: {relative} did not arrive as it was sent")
+        fetch_log(state, station, stage, sums)
+
+
+def fetch_log(state: TaskState, station: Station, stage: Stage, sums: dict[str, dict[str, object]]) -> None:
+    """All that a task and its sampler said, in one file."""
+    target = stage.paths.log(state.task)
+    parts = []
+    for part in ("stdout.log", "stderr.log", "sampler.log"):
+        relative = f"tasks/{file_name(state.task)}/{part}"
+        if int(str(sums.get(relative, {}).get("size", 0))):
+            beside = target.with_suffix(f".{part}")
+            station.host.get(f"{state.place.out}/{part}", beside)
+            content = beside.read_bytes()[-KEPT_LOG_BYTES:]
+            beside.unlink()
+            parts.append(f"== {part}\n".encode() + content)
+    target.write_bytes(b"\n".join(parts))
+
+
+def completed(manifest: Manifest, ended: Ended) -> Manifest:
+    """The manifest of a run that went well."""
+    return replace(
+        manifest,
+        tasks=tuple(task_record(state) for state in ended.tasks),
+        clocks=ended.clocks,
+        ended_real_s=time.time(),
+        versions={**manifest.versions, **ended.versions},
+        measured_network=ended.network,
+        network_done_by=ended.network_done_by,
+    )
+
+
+def seal(stage: Stage, manifest: Manifest, checksums: dict[str, str]) -> None:
+    """Writes run.json last, and moves the whole into place."""
+    replace(manifest, status=SEALED, checksums=checksums).write(stage.paths.manifest)
+    stage.place()
+
+
+def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: BaseException) -> None:
+    """Leaves logs and the reason where the run would be; the next attempt takes their place.
+
+    One that the user stopped leaves nothing: it says nothing about the run.
+    """
+    if isinstance(error, Interrupted) or not isinstance(error, RunFailed):
+        stage.discard()
+        return
+    with suppress(OSError):  # a full disk: the first error is the one to tell
+        _leave_failed(stage, manifest, attempt, error)
+
+
+def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: RunFailed) -> None:
+    for state in attempt.states.values():
+        if state.station.lost is None:
+            with suppress(RunFailed):
+                sums = state.station.ask("sums", folder=state.place.run_folder, timeout_s=60.0)["files"]
+                fetch_log(state, state.station, stage, sums)
+    for folder in ("trace", "steps", "graph"):  # half of a measurement is none
+        shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
+    stage.paths.job.unlink(missing_ok=True)
+    failed = replace(
+        manifest,
+        status=FAILED,
+        failure=str(error)[:2000],
+        tasks=tuple(task_record(state) for state in attempt.states.values()),
+        ended_real_s=time.time(),
+    )
+    failed.write(stage.paths.manifest)
+    stage.place()
+
+
+def task_record(state: TaskState) -> TaskRecord:
+    """How a task went, for run.json."""
+    quality: dict[str, Any] = {key: state.summary[key] for key in QUALITY if key in state.summary}
+    return TaskRecord(
+        task=state.task,
+        host=state.station.name,
+        exit_code=state.exit_code,
+        last_words=state.words,
+        steps=state.steps if state.is_worker else 0,
+        started_by=state.way,
+        traffic_source=state.traffic_source,
+        quality=quality,
+    )
+
+
+def _remove(path: Path) -> None:
+    """Whatever it is."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,171 @@
+"""Before a run: hosts that have what it needs, ports, the job file in every folder of the attempt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.json_values import to_plain
+from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
+from driple.contracts.setting import CPU
+from driple.orchestrator.attempt.data_network import Links
+from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace, shown_command
+from driple.orchestrator.attempt.task_state import TaskState
+from driple.orchestrator.config.experiment import Timeouts
+from driple.orchestrator.config.inventory import HostSpec
+from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.hosts.agent_client import Station
+
+HOUR_S = 3600.0
+CODE_FILE = "model.py"
+LOOK_S = 60.0
+PACKAGES = ("driple", "tensorflow", "tf_keras", "numpy")
+MIN_FREE_BYTES = 64 * 1024 * 1024
+"""A trace of an hour at 100 Hz is some 40 MB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """All that an attempt needs to know."""
+
+    spec: RunSpec
+    run_id: str
+    placed: Sequence[Placed]
+    hosts: Mapping[str, HostSpec]
+    stations: Mapping[str, Station]
+    links: Links
+    timeouts: Timeouts
+    code: bytes | None = None
+    """The user's own model file."""
+    cold: bool = False
+    """Starts every task with a python of its own."""
+
+    @property
+    def limit_s(self) -> float:
+        """How long the whole may take."""
+        limit = self.timeouts.run_s
+        return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that can be started."""
+
+    job: JobSpec
+    states: dict[str, TaskState]
+
+
+def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
+    """Checks the hosts and writes what the tasks will read.
+
+    Args:
+        request: the run.
+        folders: of the attempt, by host.
+
+    Raises:
+        HostError: a host lacks something; says what, and the remedy.
+    """
+    by_host: dict[str, list[Placed]] = {}
+    for item in request.placed:
+        by_host.setdefault(item.host, []).append(item)
+    with ThreadPoolExecutor(max_workers=min(16, len(by_host))) as pool:
+        list(pool.map(lambda name: _check(request, name, by_host[name]), by_host))
+    ports = ask_each(request.stations, "ports", {name: {"count": len(items)} for name, items in by_host.items()})
+    addresses: dict[str, str] = {}
+    for name, items in by_host.items():
+        address = request.links.data_address(request.spec.setting, request.stations[name])
+        for item, port in zip(items, ports[name]["ports"], strict=True):
+            addresses[item.task] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    job = JobSpec(
+        run=request.spec,
+        tasks=tuple(
+            TaskSpec(item.task, item.host, addresses[item.task], item.gpu, request.hosts[item.host].data_dir)
+            for item in request.placed
+        ),
+        start_timeout_s=request.timeouts.start_s,
+        step_timeout_s=request.timeouts.step_s,
+    )
+    _write(request, job, folders)
+    return Prepared(
+        job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
+    )
+
+
+def ask_each(
+    stations: Mapping[str, Station], do: str, values: Mapping[str, Mapping[str, Any]], timeout_s: float = 20.0
+) -> dict[str, Any]:
+    """Asks several hosts at once, each its own; the answers by host."""
+    futures = {name: stations[name].request(do, **arguments) for name, arguments in values.items()}
+    return {name: stations[name].answer(future, do, timeout_s) for name, future in futures.items()}
+
+
+def read_code(folder: Path, spec: RunSpec) -> bytes | None:
+    """The user's own model file, if the workload is one."""
+    if spec.workload.code_sha256 is None:
+        return None
+    path = folder / spec.workload.model.rpartition(":")[0]
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFailed(f"model {path}: {error.strerror}") from None
+
+
+def _check(request: Request, name: str, placed: Sequence[Placed]) -> None:
+    """Refuses a host that lacks what the run needs, before anything is started. Asks each host once in a sweep."""
+    station, spec = request.stations[name], request.hosts[name]
+    if not station.found:
+        python = None if spec.image else [spec.python]
+        wants_gpus = request.spec.setting.device != CPU
+        station.found = station.ask("look", nics=[], gpus=wants_gpus, python=python, timeout_s=LOOK_S)
+        has = station.found.get("python") or {}
+        station.found["versions"] = {"python": has.get("version"), **{key: has.get(key) for key in PACKAGES}}
+    found = station.found
+    free = found["disk_free_bytes"]
+    if free < MIN_FREE_BYTES:
+        station.found = {}  # it may be cleared: ask again next time
+        raise HostError(
+            f"{name}: {free // 2**20} MB free in {station.facts['work']}, and a run needs {MIN_FREE_BYTES // 2**20}; "
+            "make room there, or choose another work_dir"
+        )
+    python_has = found.get("python") or {}
+    if not spec.image and not (python_has.get("driple") and python_has.get("tensorflow")):
+        station.found = {}
+        lacks = python_has.get("error") or "driple or tensorflow is not installed for it"
+        raise HostError(
+            f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
+            "or an image in the inventory"
+        )
+    present = {gpu["index"] for gpu in found.get("gpus") or ()}
+    missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
+    if missing:
+        station.found = {}
+        there = (
+            f"it has {', '.join(map(str, sorted(present)))}" if present else found.get("gpus_error") or "it has none"
+        )
+        raise HostError(f"{name}: no GPU {', '.join(missing)}; {there}")
+
+
+def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
+    texts = {}
+    for name in folders:
+        own = to_plain(job)
+        own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
+        texts[name] = {"path": f"{folders[name]}/job.json", "text": json.dumps(own, indent=1)}
+    ask_each(request.stations, "write", texts)
+    if request.code is not None:
+        for name, folder in folders.items():
+            request.stations[name].host.put(request.code, f"{folder}/{CODE_FILE}")
+
+
+def _state(request: Request, item: Placed, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
+    host, station = request.hosts[item.host], request.stations[item.host]
+    place = TaskPlace(item.task, folders[item.host])
+    way = CONTAINER if host.image else PYTHON if request.cold else WARM
+    source = request.links.traffic_source(request.spec.setting, station, tasks_on_host, way)
+    command = shown_command(place.command(host.python, lifeline=way == PYTHON))
+    return TaskState(item.task, place, station, way, command, item.gpu, source)

@@ -1,0 +1,105 @@
+"""Starts a run's tasks and, with the process of each, its sampler."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from driple.contracts.run_spec import JobSpec
+from driple.orchestrator.attempt.data_network import FLOWS
+from driple.orchestrator.attempt.prepare import Request
+from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, shown_command, start_python
+from driple.orchestrator.attempt.task_state import TaskState
+
+BACKSTOP_S = 15.0
+"""What the controller waits beyond a task's own time limits: the task knows more, and speaks first."""
+FLOWS_HZ = 5.0
+TRAFFIC_FLOWS_HZ = 100.0
+"""Where a task's traffic is summed from its flows, they are read as often as this, or as the trace if that is less."""
+
+
+class Starter:
+    """Starts the tasks of one attempt."""
+
+    def __init__(self, request: Request, token: str) -> None:
+        self._request = request
+        self._token = token
+
+    def start(self, states: Iterable[TaskState], job: JobSpec) -> None:
+        """Starts every task, servers first. Those of a warm host report their process later, to `started`."""
+        for state in states:
+            state.moved = time.monotonic()
+            if state.way == WARM:
+                state.station.warm.run(state.place)
+            elif state.way == PYTHON:
+                python = self._request.hosts[state.station.name].python
+                limit_s = self._request.limit_s + BACKSTOP_S
+                self.started(state, start_python(state.station, state.place, python, limit_s))
+            else:
+                self._start_container(state, job)
+
+    def started(self, state: TaskState, pid: int) -> None:
+        """The task's process is known: its sampler can watch it."""
+        state.pid = pid
+        spec = self._sampler_spec(state, pid=pid)
+        write = state.station.request("write", path=state.place.sampler_spec, text=json.dumps(spec))
+        start = state.station.request(
+            "start",
+            name=state.place.sampler,
+            argv=[*state.station.agent_command, "--spec", state.place.sampler_spec],
+            stderr=state.place.sampler_log,
+            talk=True,
+            limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first
+        )
+        follow = state.station.request("follow", name=state.place.process, folder=state.place.out, pid=pid)
+        state.station.answer(write, "write")
+        state.sampler_pid = int(state.station.answer(start, "start")["pid"])
+        state.station.answer(follow, "follow")
+
+    def container_name(self, state: TaskState) -> str:
+        """Unlike any other's on that host."""
+        return f"driple-{self._token}-{state.task.replace(':', '-')}"
+
+    def _start_container(self, state: TaskState, job: JobSpec) -> None:
+        argv = container_command(
+            self._request.hosts[state.station.name],
+            state.place,
+            name=self.container_name(state),
+            address=job.task(state.task).address,
+            gpu=state.gpu,
+            agent=state.station.agent_path,
+            user=f"{state.station.facts['uid']}:{state.station.facts['gid']}",
+        )
+        spec = self._sampler_spec(state, command=state.place.command("python3", lifeline=False))
+        state.station.ask("write", path=state.place.sampler_spec, text=json.dumps(spec))
+        state.command = shown_command(argv)
+        answer = state.station.ask(
+            "start",
+            name=state.place.process,
+            argv=argv,
+            stderr=f"{state.place.out}/stderr.log",
+            talk=True,
+            limit_s=self._request.limit_s + BACKSTOP_S,
+        )
+        state.pid = int(answer["pid"])
+        state.station.ask("follow", name=state.place.process, folder=state.place.out, pid=state.pid)
+
+    def _sampler_spec(self, state: TaskState, **more: Any) -> dict[str, Any]:
+        hz = self._request.spec.measurement.sampling_hz
+        by_flows = state.traffic_source == FLOWS
+        spec: dict[str, Any] = {
+            "out": state.place.trace,
+            "hz": hz,
+            "limit_s": self._request.limit_s + BACKSTOP_S,
+            "flows_hz": min(hz, TRAFFIC_FLOWS_HZ if by_flows else FLOWS_HZ),
+            "watch_stdin": True,
+            "labels": {"run": self._request.run_id, "task": state.task, "attempt": self._token},
+            **more,
+        }
+        if not by_flows:
+            spec["nic"] = [state.traffic_source.partition(":")[2]]
+        if state.gpu is not None:
+            spec["gpu"] = [str(state.gpu)]
+        return spec

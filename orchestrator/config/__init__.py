@@ -1,0 +1,1 @@
+"""The experiment language: YAML to checked values."""

@@ -1,0 +1,238 @@
+"""An experiment file, checked: every fault of it is found in one reading. docs/EXPERIMENTS.md explains the language."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from driple.contracts.errors import BadInput, FileFaults, shown
+from driple.contracts.run_spec import Measurement, NetworkCondition, Workload
+from driple.contracts.setting import Setting
+from driple.orchestrator.config.inventory import Inventory, read_hosts
+from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
+from driple.orchestrator.config.validation import (
+    At,
+    Expected,
+    Faults,
+    choice,
+    delay_ms,
+    duration_s,
+    integer,
+    loss_pct,
+    number,
+    open_document,
+    rate_mbit,
+    text,
+)
+from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
+
+KEYS: dict[str, str] = {
+    "name": "folder of its runs under the output folder; the file's own name if left out",
+    "setting": "a setting, or a list of them",
+    "hosts": "lab (the embedded default), local, or an inventory file",
+    "placement": "packed, spread, {spread: machines} or {explicit: {host: [tasks]}}; follows the setting if left out",
+    "defaults": "axes (but model) of every grid that does not say otherwise",
+    "workloads": "a list of grids; every combination of a grid's axes is a workload",
+    "workload_lists": "file with named lists of grids; workloads.yaml beside the experiment if left out",
+    "steps": "measured steps of each worker, after warm-up",
+    "duration": "measured time after warm-up, instead of steps",
+    "warmup_steps": "steps before the measured part; 5 if left out",
+    "sampling_hz": "samples a second, 1 to 1000; 100 if left out",
+    "threads": "intra-op threads of a task; the framework's choice if left out",
+    "network": "condition of the data link, {rate, delay, loss}; a list in any of them, or of them, is a sweep",
+    "repetitions": "how often each run is done; 1 if left out",
+    "seed": "1 if left out; repetition r of a run uses seed + r",
+    "timeouts": "{start, step, run, stop}: how long each may take; 2min, 2min, duration + 1h, 20s if left out",
+    "retries": "how often a failed run is tried again; 1 if left out",
+    "retry_wait": "pause before a run is tried again; 5s if left out",
+}
+NETWORK_AXES = {"rate": rate_mbit, "delay": delay_ms, "loss": loss_pct}
+MAX_RUNS = MAX_COMBINATIONS
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeouts:
+    """How long each part of a run may take, in seconds."""
+
+    start_s: float = 120.0
+    """From the first process to the first step of the last worker."""
+    step_s: float = 120.0
+    """One training step."""
+    run_s: float | None = None
+    """The whole run; None for an hour beyond its duration."""
+    stop_s: float = 20.0
+    """From asking a task to end to its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What an experiment file says, checked."""
+
+    name: str
+    source: str
+    settings: tuple[Setting, ...]
+    inventory: Inventory
+    policy: Policy
+    workloads: tuple[Workload, ...]
+    networks: tuple[NetworkCondition, ...]
+    measurement: Measurement
+    repetitions: int
+    seed: int
+    timeouts: Timeouts
+    retries: int
+    retry_wait_s: float
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Reads and checks an experiment file and the files it names.
+
+    Raises:
+        FileFaults: with every fault, each with its file, line and place.
+    """
+    faults = Faults()
+    root = open_document(path, str(path), faults)
+    if root is None or not isinstance(root.value, dict):
+        if root is not None:
+            root.fault(
+                f"expected an experiment (a mapping with {', '.join(list(KEYS)[:3])}, ...), got {shown(root.value)}"
+            )
+        raise FileFaults(list(faults.found))
+    experiment = _read(root, path)
+    faults.raise_if_any()
+    return experiment
+
+
+def _read(root: At, path: Path) -> Experiment:
+    keys = root.keys(KEYS, required=("setting", "workloads"))
+    settings = keys["setting"].many(Setting.parse) if "setting" in keys else ()
+    folder = path.parent
+    defaults = (
+        read_axes(keys["defaults"].keys([axis for axis in AXES if axis != "model"])) if "defaults" in keys else {}
+    )
+    workloads = WorkloadReader(folder, defaults, keys.get("workload_lists"))
+    experiment = Experiment(
+        name=_name(root, keys.get("name"), path),
+        source=str(path),
+        settings=settings,
+        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind="lab"),
+        policy=_policy(keys["placement"]) if "placement" in keys else Policy(),
+        workloads=tuple(workloads.read(keys["workloads"])) if "workloads" in keys else (),
+        networks=_networks(keys["network"]) if "network" in keys else (NetworkCondition(),),
+        measurement=_measurement(root, keys),
+        repetitions=keys["repetitions"].one(integer(1, 1000), 1) if "repetitions" in keys else 1,
+        seed=keys["seed"].one(integer(0), 1) if "seed" in keys else 1,
+        timeouts=_timeouts(keys["timeouts"]) if "timeouts" in keys else Timeouts(),
+        retries=keys["retries"].one(integer(0, 100), 1) if "retries" in keys else 1,
+        retry_wait_s=keys["retry_wait"].one(duration_s, 5.0) if "retry_wait" in keys else 5.0,
+    )
+    if "workloads" in keys and not experiment.workloads and not root.faults.found:
+        keys["workloads"].fault("every combination is excluded; no workload is left")
+    _check_together(experiment, root, keys)
+    return experiment
+
+
+def _name(root: At, at: At | None, path: Path) -> str:
+    def safe(value: object) -> str:
+        value = str(value) if type(value) is int else value  # name: 2026
+        if not isinstance(value, str) or not _NAME.fullmatch(value):
+            raise Expected("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
+        return value
+
+    if at is None and not _NAME.fullmatch(path.stem):
+        root.fault(f"the file's name {path.stem!r} cannot be a folder name; give the experiment a name: key")
+    return at.one(safe, "") if at else path.stem
+
+
+def _policy(at: At) -> Policy:
+    if not isinstance(at.value, dict):
+        return Policy(kind=at.one(choice("placement", (PACKED, SPREAD)), PACKED))
+    keys = at.keys((SPREAD, EXPLICIT))
+    if len(at.value) != 1:
+        at.fault("expected one of {spread: machines} and {explicit: {host: [tasks]}}")
+    if SPREAD in keys:
+        return Policy(kind=SPREAD, machines=keys[SPREAD].one(integer(2, 2048), 2))
+    if EXPLICIT in keys:
+        by_host = {host: entry.many(text) for host, entry in keys[EXPLICIT].entries().items()}
+        return Policy(kind=EXPLICIT, explicit=by_host)
+    return Policy()
+
+
+def _networks(at: At) -> tuple[NetworkCondition, ...]:
+    """A condition, or a list of them; a list inside one gives every combination."""
+    found: dict[NetworkCondition, None] = {}
+    for entry in at.items() if isinstance(at.value, list) else [at]:
+        keys = entry.keys(NETWORK_AXES)
+        axes = {name: keys[name].many(parse) for name, parse in NETWORK_AXES.items() if name in keys}
+        if math.prod(map(len, axes.values())) + len(found) > MAX_RUNS:
+            entry.fault(f"{math.prod(map(len, axes.values()))} conditions; an experiment has at most {MAX_RUNS} runs")
+            continue
+        for rate, delay, loss in itertools.product(
+            axes.get("rate", (None,)), axes.get("delay", (0.0,)), axes.get("loss", (0.0,))
+        ):
+            found[NetworkCondition(rate, delay or 0.0, loss or 0.0)] = None
+    if at.value == []:
+        at.fault("expected at least one condition, got an empty list")
+    return tuple(found)
+
+
+def _measurement(root: At, keys: dict[str, At]) -> Measurement:
+    steps = keys["steps"].one(integer(1), 1) if "steps" in keys else None
+    duration = keys["duration"].one(duration_s, 1.0) if "duration" in keys else None
+    if steps is not None and duration is not None:
+        keys["duration"].fault("a run is measured by steps or by duration, not both")
+        duration = None
+    if steps is None and duration is None:
+        if isinstance(root.value, dict):
+            root.fault("key 'steps' or 'duration' is missing: how long is a run measured?")
+        steps = 1
+    return Measurement(
+        steps=steps,
+        duration_s=duration,
+        warmup_steps=keys["warmup_steps"].one(integer(0), 5) if "warmup_steps" in keys else 5,
+        sampling_hz=keys["sampling_hz"].one(number(1, 1000), 100.0) if "sampling_hz" in keys else 100.0,
+        threads=keys["threads"].one(integer(1, 1024), 1) if "threads" in keys else 0,
+    )
+
+
+def _timeouts(at: At) -> Timeouts:
+    keys = at.keys(("start", "step", "run", "stop"))
+    return Timeouts(**{f"{name}_s": entry.one(duration_s, 1.0) for name, entry in keys.items()})
+
+
+def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
+    """What each key allows by itself and the others do not."""
+    runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
+    if runs > MAX_RUNS:
+        root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")
+        return
+    duration, limit = experiment.measurement.duration_s, experiment.timeouts.run_s
+    if duration is not None and limit is not None and limit <= duration:
+        keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
+    hosts_known = experiment.inventory.kind != "ssh" or experiment.inventory.hosts
+    strategies = sorted({workload.strategy for workload in experiment.workloads})
+    for setting in experiment.settings:
+        if hosts_known:  # else that is the fault, and told already
+            try:
+                place(setting, experiment.policy, experiment.inventory)
+            except BadInput as error:
+                (keys.get("placement") or keys["setting"]).fault(str(error))
+        if "network" in keys:
+            _check_network(setting, experiment.networks, keys["network"])
+        for strategy in strategies:
+            if (strategy == "allreduce") != (setting.servers == 0):
+                needed = "no servers (p0)" if strategy == "allreduce" else "at least one server"
+                keys["setting"].fault(f"strategy {strategy} needs {needed}, and {setting} has {setting.servers}")
+
+
+def _check_network(setting: Setting, conditions: tuple[NetworkCondition, ...], at: At) -> None:
+    if setting.link_mbit is None:
+        at.fault(f"{setting} is one machine: there is no link to condition")
+        return
+    fastest = max((condition.rate_mbit or 0.0 for condition in conditions), default=0.0)
+    if fastest > setting.link_mbit:
+        at.fault(f"rate {fastest:g}mbit is above the link of {setting}")

@@ -1,0 +1,255 @@
+"""Lab: hosts in network namespaces on this machine, for a process that stays outside of them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from driple.contracts.errors import BadInput, HostLost, RunFailed, UnknownName
+from driple.contracts.run_spec import NetworkCondition
+from driple.orchestrator.lab import control_messages
+from driple.orchestrator.lab import lab_folder as folders
+from driple.orchestrator.lab.lab_start import LabImpossible, caller, launch
+from driple.orchestrator.lab.layout import DATA_NIC, LINKS, LabFiles, LabPlan
+
+__all__ = ["DEFAULT_NAME", "Lab", "LabImpossible", "living_labs"]
+
+DEFAULT_NAME = "lab"
+"""Of a detached lab."""
+
+_ACTION_LIMIT_S = 60.0
+_END_LIMIT_S = 10.0
+
+
+def living_labs() -> list[str]:
+    """Names of this user's labs that are up. What dead ones have left is cleared away."""
+    return [folders.name_of(folder) for folder in folders.living()]
+
+
+class Lab:
+    """A lab that runs. All methods may be called from any thread, and have time limits.
+
+    A lab that is not detached ends with the process that started it, however that ends.
+    """
+
+    data_nic = DATA_NIC
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None = None) -> None:
+        self.folder = folder
+        self._files = LabFiles(folder)
+        self._process = process
+        self._closing = threading.Lock()
+        described = self.describe()
+        self._hosts: Mapping[str, Mapping[str, Any]] = described["hosts"]
+        self.names: tuple[str, ...] = tuple(self._hosts)
+        self.user: str = described["plan"]["user"]
+        self.key_file: Path = self._files.key
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        hosts: int,
+        rate_mbit: float | None = 1000.0,
+        disk_mb: int = 1024,
+        clock_offsets_s: Mapping[str, float] | None = None,
+        detached: bool = False,
+        name: str | None = None,
+    ) -> Lab:
+        """Brings a lab up.
+
+        Args:
+            hosts: how many; they are named lab1, lab2, ...
+            rate_mbit: of each data link, both ways; None for no limit.
+            disk_mb: size of each host's home, which is in memory.
+            clock_offsets_s: by how much a host's monotonic clock is ahead of the machine's.
+            detached: lives on until somebody calls `close`.
+            name: of its folder; a detached one is found by it.
+
+        Raises:
+            LabImpossible: not on this machine; the message says why.
+        """
+        plan = LabPlan(
+            hosts=hosts,
+            rate_mbit=rate_mbit,
+            disk_mb=disk_mb,
+            clock_offsets_s=dict(clock_offsets_s or {}),
+            detached=detached,
+            **caller(),  # type: ignore[arg-type]
+        )
+        name = name or (DEFAULT_NAME if detached else f"run-{os.getpid()}-{secrets.token_hex(4)}")
+        folder = folders.path_of(name)
+        return cls(folder, launch(plan, folder))
+
+    @classmethod
+    def attach(cls, folder_or_name: Path | str | None = None) -> Lab:
+        """The lab of that name or folder that runs; the only one there is, if nothing is said."""
+        labs = {folders.name_of(folder): folder for folder in folders.living()}
+        if isinstance(folder_or_name, Path):
+            folder_or_name = folders.name_of(folder_or_name)
+        if folder_or_name is None:
+            folder_or_name = DEFAULT_NAME if DEFAULT_NAME in labs or len(labs) != 1 else next(iter(labs))
+        if folder_or_name not in labs:
+            up = f"up now: {', '.join(labs)}" if labs else "none is up"
+            raise BadInput(f"no lab {folder_or_name!r} is up ({up}); `driple-lab up` makes one")
+        return cls(labs[folder_or_name])
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """The lab's own name."""
+        return folders.name_of(self.folder)
+
+    @property
+    def ssh_config(self) -> Path:
+        """For `ssh -F`."""
+        return self._files.ssh_config
+
+    def host_key(self, name: str) -> str:
+        """The host's public key, as `ssh-ed25519 AAAA...`."""
+        return str(self._host(name)["host_key"])
+
+    def data_address(self, name: str) -> str:
+        """The host's address on the data link."""
+        return str(self._host(name)["data_address"])
+
+    def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
+        """A TCP connection to the host's sshd, over the management link.
+
+        Raises:
+            HostLost: the host does not answer.
+        """
+        self._host(name)
+        _, descriptors = self._ask({"do": "connect", "host": name, "timeout_s": timeout_s}, timeout_s + 5)
+        return socket.socket(fileno=descriptors[0])
+
+    def shape(self, condition: NetworkCondition, link_mbit: float | None) -> dict[str, str]:
+        """Replaces what is done to every host's data link.
+
+        Args:
+            condition: rate, delay and loss; a condition of defaults gives the link its own rate back.
+            link_mbit: the link's own rate; None for no limit.
+
+        Returns:
+            How each part is done, such as `{"rate": "tbf", "loss": "nft"}`.
+
+        Raises:
+            RunFailed: the kernel cannot; nothing was changed.
+        """
+        rate = condition.rate_mbit if condition.rate_mbit is not None else link_mbit
+        shape = {"rate_mbit": rate, "delay_ms": condition.delay_ms, "loss_pct": condition.loss_pct}
+        how, _ = self._ask({"do": "shape", "shape": shape})
+        return dict(how)
+
+    def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:
+        """Pulls a host's cable, or puts it back."""
+        self._host(name)
+        if which not in LINKS:
+            raise UnknownName("link", which, LINKS)
+        self._ask({"do": "set_link", "host": name, "link": which, "up": up})
+
+    def kill_host(self, name: str, *, silent: bool = True) -> None:
+        """Ends a host and all its processes at once.
+
+        Args:
+            name: which.
+            silent: like a power cut, the others hear nothing of it; else its connections are closed as it goes.
+        """
+        self._host(name)
+        self._ask({"do": "kill_host", "host": name, "silent": silent})
+
+    def revive_host(self, name: str) -> None:
+        """Brings a host that is down up again: same addresses and keys, an empty home."""
+        self._host(name)
+        self._ask({"do": "revive_host", "host": name})
+
+    def describe(self) -> dict[str, Any]:
+        """Plan, hosts and links, as they are now."""
+        answer, _ = self._ask({"do": "describe"})
+        return dict(answer)
+
+    @property
+    def keeper_pid(self) -> int:
+        """The process with which the lab lives and dies."""
+        with self._call(5.0) as line:
+            return control_messages.other_side(line)
+
+    def close(self) -> None:
+        """Takes the lab down. Safe to call twice; returns when nothing is left of it."""
+        with self._closing:
+            self._end()
+            if self._process is not None:
+                self._wait(self._process)
+            folders.clear(self.folder, patience_s=_END_LIMIT_S)
+
+    def _end(self) -> None:
+        try:
+            line = control_messages.call(self._files.socket, _END_LIMIT_S)
+        except OSError:
+            return  # its keeper is gone
+        with line:
+            keeper = control_messages.other_side(line)
+            try:
+                control_messages.send(line, {"do": "down"})
+                control_messages.receive(line)
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    os.kill(keeper, signal.SIGKILL)
+            except OSError:
+                pass  # it ended before it had heard us
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        try:
+            process.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()  # unshare takes the keeper with it, and the keeper everything else
+            process.wait()
+
+    def _host(self, name: str) -> Mapping[str, Any]:
+        if name not in self._hosts:
+            raise UnknownName("lab host", name, self.names)
+        return self._hosts[name]
+
+    def _call(self, timeout_s: float) -> socket.socket:
+        try:
+            return control_messages.call(self._files.socket, timeout_s)
+        except OSError as error:
+            raise RunFailed(f"the lab {self.name!r} is gone: its keeper does not answer ({error.strerror})") from None
+
+    def _ask(self, question: Mapping[str, object], timeout_s: float = _ACTION_LIMIT_S) -> tuple[Any, list[int]]:
+        """One connection for each question, so that threads never wait for one another's answers."""
+        with self._call(timeout_s) as line:
+            try:
+                control_messages.send(line, question)
+                answer, descriptors = control_messages.receive(line)
+            except TimeoutError:
+                raise RunFailed(f"the lab {self.name!r} did not {question['do']} within {timeout_s:g} s") from None
+            except OSError as error:
+                raise RunFailed(f"the lab {self.name!r} is gone: {error.strerror}") from None
+        if answer is None:
+            raise RunFailed(f"the lab {self.name!r} ended while it was asked to {question['do']}")
+        if "lost" in answer:
+            raise HostLost(f"lab host {answer['lost']}; `driple-lab status` shows which hosts are up")
+        if "failed" in answer:
+            raise RunFailed(f"lab: {answer['failed']}")
+        return answer["ok"], descriptors

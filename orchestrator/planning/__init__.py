@@ -1,0 +1,1 @@
+"""Experiment to ordered runs, and which of them are already done."""

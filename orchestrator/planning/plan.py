@@ -1,0 +1,48 @@
+"""The planner: an experiment to ordered runs. Pure: the same experiment always gives the same plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from driple.contracts.run_spec import RunSpec
+from driple.contracts.setting import Setting
+from driple.orchestrator.config.experiment import Experiment
+from driple.orchestrator.config.placement import Placed, place, together
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, and where its tasks would go."""
+
+    spec: RunSpec
+    id: str
+    """`spec.id`, computed once."""
+    tasks: tuple[Placed, ...]
+
+
+def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
+    """All runs of an experiment, in the order they are done.
+
+    Repetitions are outermost: a sweep that is cut short has measured everything once before anything twice, and slow
+    drift of a machine does not fall on one workload.
+    """
+    placements: dict[Setting, tuple[Placed, ...]] = {
+        setting: place(setting, experiment.policy, experiment.inventory) for setting in experiment.settings
+    }
+    groups = {setting: together(placed) for setting, placed in placements.items()}
+    runs = []
+    for repetition in range(experiment.repetitions):
+        for setting in experiment.settings:
+            for workload in experiment.workloads:
+                for network in experiment.networks:
+                    spec = RunSpec(
+                        setting=setting,
+                        workload=workload,
+                        measurement=experiment.measurement,
+                        together=groups[setting],
+                        network=network,
+                        seed=experiment.seed + repetition,
+                        repetition=repetition,
+                    )
+                    runs.append(PlannedRun(spec, spec.id, placements[setting]))
+    return tuple(runs)

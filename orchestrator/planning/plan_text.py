@@ -1,0 +1,111 @@
+"""A plan and the zoo, as text for people and as plain values for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from driple.contracts.command import printable
+from driple.contracts.json_values import to_plain
+from driple.contracts.setting import Setting
+from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
+from driple.orchestrator.config.experiment import Experiment
+from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.planning.plan import PlannedRun
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns as wide as their widest cell, two spaces apart."""
+    cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
+def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> str:
+    """The plan as a table: runs, then where tasks go, then counts (last, so that they are on the screen)."""
+    rows = [
+        (
+            number,
+            run.spec.setting,
+            run.spec.workload.label,
+            run.spec.network.label or "-",
+            run.spec.repetition,
+            "yes" if run.id in done else "no",
+            run.id.rpartition("-")[2],
+        )
+        for number, run in enumerate(runs, 1)
+    ]
+    placements: dict[Setting, tuple[Placed, ...]] = {run.spec.setting: run.tasks for run in runs}
+    tasks = [
+        (setting, item.task, item.host, "-" if item.gpu is None else item.gpu)
+        for setting in placements
+        for item in placements[setting]
+    ]
+    measured = experiment.measurement
+    length = f"{measured.steps} steps" if measured.steps else f"{measured.duration_s:g} s"
+    return "\n".join(
+        (
+            table(("#", "setting", "workload", "network", "rep", "done", "hash"), rows),
+            "",
+            table(("setting", "task", "host", "gpu"), tasks),
+            "",
+            f"{experiment.name}: {_count(runs, 'run')} ({_count(experiment.settings, 'setting')} x "
+            f"{_count(experiment.workloads, 'workload')} x {_count(experiment.networks, 'network condition')} x "
+            f"{experiment.repetitions} repetition{'' if experiment.repetitions == 1 else 's'}), "
+            f"{len(done)} done, {len(runs) - len(done)} to do",
+            f"each: {measured.warmup_steps} warm-up steps, then {length} sampled at {measured.sampling_hz:g} Hz, "
+            f"on {experiment.inventory.kind} hosts",
+        )
+    )
+
+
+def plan_json(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> dict[str, Any]:
+    """The plan as plain values."""
+    return {
+        "experiment": experiment.name,
+        "source": experiment.source,
+        "hosts": experiment.inventory.kind,
+        "counts": {"runs": len(runs), "done": len(done), "to_do": len(runs) - len(done)},
+        "runs": [
+            {
+                "id": run.id,
+                "setting": str(run.spec.setting),
+                "workload": to_plain(run.spec.workload),
+                "network": to_plain(run.spec.network),
+                "measurement": to_plain(run.spec.measurement),
+                "repetition": run.spec.repetition,
+                "seed": run.spec.seed,
+                "tasks": [to_plain(item) for item in run.tasks],
+                "done": run.id in done,
+            }
+            for run in runs
+        ],
+    }
+
+
+def zoo_json() -> dict[str, Any]:
+    """The zoo as plain values."""
+    models = []
+    for model in MODELS.values():
+        sizes = {name: ordinary_size(model, DATASETS[name]) for name in model.datasets}
+        models.append({"name": model.name, "family": model.family, "datasets": sizes})
+    return {"models": models}
+
+
+def zoo_text() -> str:
+    """The zoo as a table."""
+    rows = [
+        (
+            entry["name"],
+            entry["family"],
+            ", ".join(f"{name} ({size or '-'})" for name, size in entry["datasets"].items()),
+        )
+        for entry in zoo_json()["models"]
+    ]
+    return f"{table(('model', 'family', 'dataset (ordinary size)'), rows)}\n\n{len(rows)} models"
+
+
+def _count(items: Sequence[object], word: str) -> str:
+    return f"{len(items)} {word}{'' if len(items) == 1 else 's'}"

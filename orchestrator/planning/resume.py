@@ -1,0 +1,67 @@
+"""Which runs of a plan need not be done: sealed under the output folder, or measured before and in a dataset."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from driple.contracts.errors import BadInput
+from driple.contracts.manifest import is_sealed
+from driple.contracts.run_dir import RunPaths
+
+FOREIGN_LOAD = "foreign_load"
+"""Flag of a row whose machine did something else meanwhile (pipeline/traces/background_load.py)."""
+
+
+def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str]) -> frozenset[str]:
+    """The identities that need not be done again. Looks only into folders that exist, one listing for all."""
+    folder = RunPaths(output, experiment, "").root
+    try:
+        present = {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None
+    return frozenset(
+        run_id
+        for run_id in run_ids
+        if run_id in present and is_sealed(RunPaths(output, experiment, run_id).manifest, run_id)
+    )
+
+
+def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str]) -> frozenset[str]:
+    """The identities whose rows are in a dataset: their traces may be gone.
+
+    A run with a row that says that the machine had other work is measured again.
+
+    Args:
+        datasets: the folder of `<setting>.parquet`.
+        settings: of the plan.
+        run_ids: of the plan.
+
+    Raises:
+        BadInput: no such folder, a file that is no dataset, or no pyarrow to read it.
+    """
+    if not datasets.is_dir():
+        raise BadInput(f"--done {datasets}: {'not a folder' if datasets.exists() else 'no such folder'}")
+    there, spoilt = set[str](), set[str]()
+    for setting in settings:
+        path = datasets / f"{setting}.parquet"
+        if not path.exists():
+            continue
+        for run_id, flags in _rows(path):
+            (spoilt if FOREIGN_LOAD in (flags or ()) else there).add(run_id)
+    return frozenset(run_ids) & (there - spoilt)
+
+
+def _rows(path: Path) -> list[tuple[str, list[str] | None]]:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise BadInput("--done: reading datasets needs pyarrow, and there is none here: pip install pyarrow") from None
+    try:
+        table = parquet.read_table(path, columns=["run_id", "flags"])
+    except (OSError, ValueError, KeyError):  # pyarrow's own errors are ValueErrors
+        raise BadInput(f"{path}: not a dataset that can be read") from None
+    return list(zip(table["run_id"].to_pylist(), table["flags"].to_pylist(), strict=True))

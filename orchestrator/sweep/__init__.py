@@ -1,0 +1,1 @@
+"""A sweep: many runs, their order, retries, console and notifications."""

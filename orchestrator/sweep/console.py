@@ -1,0 +1,199 @@
+"""What a person sees of a sweep: a line that is redrawn on a terminal, plain lines elsewhere, a table at the end."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO, Any
+
+from driple.contracts.command import printable
+from driple.contracts.errors import RunFailed
+from driple.orchestrator.planning.plan import PlannedRun
+from driple.orchestrator.planning.plan_text import table
+from driple.orchestrator.sweep.scheduler import Result
+
+BAR = 20
+REDRAW_S = 0.5
+
+
+class Board:
+    """Shows a sweep on a stream. Failures are shown at once, whatever the stream."""
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream: IO[str] | None = stream or sys.stderr
+        self._terminal = self._stream is not None and self._stream.isatty()
+        self._lock = threading.RLock()
+        self._began = time.monotonic()
+        self._total = self._before = self._sealed = self._failed = 0
+        self._doing: dict[str, tuple[PlannedRun, str]] = {}
+        self._last_end = self._began
+        self._drawn = 0.0
+        self._line_there = False
+
+    def begin(self, total: int, done: int) -> None:
+        """So many runs in all, and so many of them done before."""
+        self._total, self._before = total, done
+        self._began = self._last_end = time.monotonic()
+        if done:
+            self.say(f"{done} of {total} runs are done already")
+
+    def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None:
+        with self._lock:
+            self._doing[run.id] = (run, "starting")
+            again = f" (attempt {attempt})" if attempt > 1 else ""
+            if not self._terminal:
+                self.say(f"{_name(run)}{again}: started on {', '.join(hosts)}")
+
+    def progress(self, run: PlannedRun, text: str) -> None:
+        with self._lock:
+            if run.id in self._doing:
+                self._doing[run.id] = (run, text)
+
+    def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None:
+        first, *rest = error.lines()
+        then = "given up" if again_in_s is None else f"again in {again_in_s:g} s" if again_in_s else "again"
+        self.say(f"{_name(run)}: FAILED, {then}: {first}")
+        for line in rest:
+            self.say(line)
+
+    def ended(self, result: Result) -> None:
+        with self._lock:
+            self._doing.pop(result.run.id, None)
+            self._last_end = time.monotonic()
+            self._sealed += result.status == "sealed"
+            self._failed += result.status == "failed"
+            if result.status == "sealed":
+                steps = f", {result.steps} steps" if result.steps else ""
+                self.say(f"{_name(result.run)}: sealed after {result.seconds:.1f} s{steps} ({self._count()})")
+
+    def tick(self) -> None:
+        """Redraws the line; called often."""
+        now = time.monotonic()
+        if self._terminal and now - self._drawn >= REDRAW_S:
+            with self._lock:
+                self._drawn = now
+                width = shutil.get_terminal_size().columns - 1
+                self._write("\r\x1b[K" + printable(self._line())[:width])
+                self._line_there = True
+
+    def close(self) -> None:
+        """Leaves the terminal clean."""
+        with self._lock:
+            self._wipe()
+
+    def say(self, text: str) -> None:
+        """A line that stays, above the one that is redrawn."""
+        with self._lock:
+            self._wipe()
+            self._write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")
+
+    def _wipe(self) -> None:
+        if self._line_there:
+            self._write("\r\x1b[K")
+            self._line_there = False
+
+    def _write(self, text: str) -> None:
+        """Writes, as long as somebody reads: that nobody does is no reason to end a sweep."""
+        if self._stream is not None:
+            try:
+                self._stream.write(text)
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
+
+    def _count(self) -> str:
+        done = self._before + self._sealed
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{done} of {self._total} done{failed}{self._eta()}"
+
+    def _eta(self) -> str:
+        ended = self._sealed + self._failed
+        left = self._total - self._before - ended
+        if not ended or not left:
+            return ""
+        seconds = (self._last_end - self._began) / ended
+        rest = max(0.0, seconds * left - (time.monotonic() - self._last_end))
+        return f", {60 / seconds:.2g} runs/min, about {span(rest)} left"
+
+    def _line(self) -> str:
+        ended = self._before + self._sealed + self._failed
+        filled = BAR * ended // max(1, self._total)
+        doing = "; ".join(f"{text}: {_name(run)}" for run, text in self._doing.values())
+        return f"[{'#' * filled}{'.' * (BAR - filled)}] {self._count()} | {doing or 'waiting'}"
+
+
+class BoardHandler(logging.Handler):
+    """Warnings of all parts, as lines of a board: or they would land in the middle of its line."""
+
+    def __init__(self, board: Board) -> None:
+        super().__init__()
+        self._board = board
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in self.format(record).splitlines():
+            self._board.say(line)
+
+
+def summary_text(results: Sequence[Result]) -> str:
+    """The table at the end: what was not done first in the eye, so last on the screen."""
+    order = {"sealed": 0, "not done": 1, "failed": 2}
+    rows = [
+        (
+            result.status,
+            _name(result.run),
+            result.attempts,
+            f"{result.seconds:.1f} s" if result.seconds else "-",
+            ", ".join(result.hosts) or "-",
+            str(result.failure) if result.failure else "",
+        )
+        for result in sorted(results, key=lambda result: order[result.status])
+    ]
+    counts = ", ".join(
+        f"{count} {status}"
+        for status in order
+        if (count := sum(r.status == status for r in results)) or status == "sealed"
+    )
+    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'why'), rows)}\n\n{counts}"
+
+
+def summary_json(experiment: str, output: str, before: int, results: Sequence[Result]) -> dict[str, Any]:
+    """The same as plain values."""
+    return {
+        "experiment": experiment,
+        "output": output,
+        "done_before": before,
+        "counts": {
+            status: sum(result.status == status for result in results) for status in ("sealed", "failed", "not done")
+        },
+        "runs": [
+            {
+                "id": result.run.id,
+                "status": result.status,
+                "attempts": result.attempts,
+                "seconds": round(result.seconds, 3),
+                "steps": result.steps,
+                "hosts": list(result.hosts),
+                "failure": str(result.failure) if result.failure else None,
+            }
+            for result in results
+        ],
+    }
+
+
+def span(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _name(run: PlannedRun) -> str:
+    condition = f" {run.spec.network.label}" if run.spec.network.label else ""
+    repetition = f" #{run.spec.repetition}" if run.spec.repetition else ""
+    return f"{run.spec.setting} {run.spec.workload.label}{condition}{repetition}"

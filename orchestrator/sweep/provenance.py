@@ -1,0 +1,47 @@
+"""With what a sweep is done: versions, and the commit where driple runs from a checkout."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+GIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Goes into every run.json of a sweep."""
+
+    versions: dict[str, str]
+    git_commit: str | None
+
+
+def provenance(agent_sha256: str) -> Provenance:
+    """Of this controller; the hosts add their own."""
+    versions = {
+        "controller/python": platform.python_version(),
+        "agent": agent_sha256[:16],
+        "controller/kernel": platform.release(),
+    }
+    for package in ("driple", "paramiko"):
+        versions[f"controller/{package}"] = metadata.version(package)
+    return Provenance(versions, _git_commit(Path(__file__).resolve().parents[2]))
+
+
+def _git_commit(folder: Path) -> str | None:
+    """None where driple was installed and is not a checkout, or git is not there."""
+    if not (folder / ".git").exists() or not (folder / "setup.cfg").exists():
+        return None
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit + ("-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=GIT_S, check=True)
+    return done.stdout.strip()

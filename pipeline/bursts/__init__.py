@@ -1,0 +1,1 @@
+"""Time series to burst and idle metrics."""

@@ -1,0 +1,1 @@
+"""Run directories to datasets: rows, files, splits, parallel execution."""

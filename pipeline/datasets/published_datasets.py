@@ -1,0 +1,209 @@
+"""Imports the datasets that the Driple authors published.
+
+A file is `torch.save` of three dictionaries (adjacency, features, labels), each `train`, `val`, `test` -> list of
+batches: adjacency [B, N, N], features [B, N, 3] (tensor size, group size, node type), labels [B, 12] in the published
+order. It is a pickle, so it is read by torch's own restricted reader and by nothing else: a file that asks for
+anything but tensors and containers is refused.
+
+The graphs are grouped already, and the file says neither model nor task: those columns are null, and so is the
+architecture split. The units of the labels are not said either: every row has the flag `units_as_published`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, DripleError, shown
+from driple.contracts.metrics import COLUMNS, PUBLISHED_INDEX
+from driple.contracts.setting import Setting
+from driple.pipeline.datasets.dataset_file import GROUPS, PUBLISHED, Graph, Row, graph_key
+from driple.pipeline.datasets.splits import SIDES
+
+UNITS_FLAG = "units_as_published"
+SYMMETRISED_FLAG = "adjacency_symmetrised"
+SELF_LOOPS_FLAG = "self_loops_dropped"
+WEIGHTS_FLAG = "edge_weights_dropped"
+
+EXPECTED = "expected three dictionaries (adjacency, features, labels) of train, val, test -> list of tensors"
+_UNSUPPORTED = re.compile(r"GLOBAL (\S+)|(?:class|function|type) (\S+)")
+
+
+@dataclass
+class Import:
+    """What a file held."""
+
+    setting: Setting
+    rows: list[Row] = field(default_factory=list)
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    """Graphs that cannot be used, each with its place and reason."""
+
+
+def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
+    """Reads a published file.
+
+    Args:
+        path: the file.
+        setting: None to take it from the file's name.
+        rules_version: written into every row.
+
+    Raises:
+        BadInput: no such file, another kind of file, or one that wants to run something.
+        DripleError: torch is not installed.
+    """
+    if setting is None:
+        try:
+            setting = Setting.parse(path.name)
+        except BadInput:
+            setting = Setting.parse(path.stem)
+    if not path.is_file():
+        raise BadInput(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
+    found = Import(setting)
+    digest = _sha256(path)
+    adjacency, features, labels = _three(path, _load(path))
+    for side in SIDES:
+        number = 0
+        for batch, tensors in enumerate(_batches(path, side, adjacency, features, labels)):
+            for matrix, feature, label in zip(*_arrays(path, f"{side}[{batch}]", tensors), strict=True):
+                name = f"published-{setting}-{side}-{number:05d}"
+                number += 1
+                try:
+                    graph, flags = _graph(matrix, feature)
+                except ValueError as error:
+                    found.left_out.append(f"{name}: {error}")
+                    continue
+                key = graph_key(GROUPS, graph)
+                found.graphs[key] = graph
+                found.rows.append(
+                    {
+                        "setting": str(setting),
+                        "run_id": name,
+                        "provenance": PUBLISHED,
+                        "inputs_sha256": digest,
+                        "rules_version": rules_version,
+                        "graph": key,
+                        "graph_kind": GROUPS,
+                        "nodes": len(feature),
+                        "edges": len(graph["edge_src"]),
+                        "flags": [UNITS_FLAG, *flags],
+                        "split_random": side,
+                        **{column: float(label[index]) for column, index in zip(COLUMNS, PUBLISHED_INDEX, strict=True)},
+                    }
+                )
+    if not found.rows:
+        raise BadInput(f"{path}: holds no graphs that can be used")
+    return found
+
+
+def _load(path: Path) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise DripleError("reading a published dataset needs torch: pip install 'driple[inspector]'") from None
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch on its own old formats
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        text = " ".join(str(error).split())
+        match = _UNSUPPORTED.search(text.partition("WeightsUnpickler error:")[2] or text)
+        if match is None:
+            raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short") from None
+        wants = next(group for group in match.groups() if group).rstrip(".,`'\"")
+        raise BadInput(
+            f"{path}: refused: it asks to run {shown(wants)}, and a dataset holds tensors and nothing else"
+        ) from None
+    except Exception as error:  # whatever a broken pickle or zip makes torch stumble over, the file is at fault
+        raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})") from None
+
+
+def _three(path: Path, value: Any) -> Sequence[dict[str, Any]]:
+    import torch
+
+    if isinstance(value, dict) and value and all(isinstance(item, torch.Tensor) for item in value.values()):
+        raise BadInput(f"{path}: a checkpoint ({len(value)} weights such as {shown(next(iter(value)))}), not a dataset")
+    shape_is_right = (
+        isinstance(value, (tuple, list)) and len(value) == 3 and all(isinstance(part, dict) for part in value)
+    )
+    if not shape_is_right:
+        raise BadInput(f"{path}: not a published dataset: {EXPECTED}, got {_described(value)}")
+    for part, name in zip(value, ("adjacency", "features", "labels"), strict=True):
+        wrong = [side for side in SIDES if not isinstance(part.get(side), (list, tuple))]
+        if wrong:
+            raise BadInput(f"{path}: not a published dataset: {EXPECTED}, but {name} has no list {wrong[0]!r}")
+    return list(value)
+
+
+def _batches(path: Path, side: str, *parts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    lengths = {len(part[side]) for part in parts}
+    if len(lengths) > 1:
+        raise BadInput(f"{path}: {side}: adjacency, features and labels have different numbers of batches")
+    return zip(*(part[side] for part in parts), strict=True)
+
+
+def _arrays(path: Path, place: str, tensors: Sequence[Any]) -> Sequence[Any]:
+    """The three tensors of a batch as checked numpy arrays."""
+    import torch
+
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.is_complex():
+            raise BadInput(f"{path}: {place}: expected an ordinary tensor, got {_described(tensor)}")
+        if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+            raise BadInput(f"{path}: {place}: a tensor claims more values than the file holds")
+    adjacency, features, labels = tensors
+    graphs = adjacency.shape[0] if adjacency.ndim else 0
+    nodes = adjacency.shape[-1] if adjacency.ndim else 0
+    wanted = ((graphs, nodes, nodes), (graphs, nodes, 3), (graphs, len(COLUMNS)))
+    for tensor, shape in zip((adjacency, features, labels), wanted, strict=True):
+        if tuple(tensor.shape) != shape:
+            got = ", ".join(str(list(tensor.shape)) for tensor in tensors)
+            raise BadInput(f"{path}: {place}: expected [B, N, N], [B, N, 3] and [B, {len(COLUMNS)}], got {got}")
+    return [tensor.to(torch.float64).numpy() for tensor in tensors]
+
+
+def _graph(matrix: Any, feature: Any) -> tuple[dict[str, Any], list[str]]:
+    import numpy as np
+
+    if not (np.isfinite(feature).all() and np.isfinite(matrix).all()):
+        raise ValueError("a feature or an edge that is not a number")
+    flags = []
+    there = matrix != 0
+    if (matrix[there] != 1).any():
+        flags.append(WEIGHTS_FLAG)
+    if there.diagonal().any():
+        flags.append(SELF_LOOPS_FLAG)
+    if (there != there.T).any():
+        flags.append(SYMMETRISED_FLAG)
+    src, dst = np.nonzero(np.triu(there | there.T, k=1))
+    graph = {
+        "group_bytes": feature[:, 0].copy(),
+        "group_size": feature[:, 1].copy(),
+        "group_frequency": feature[:, 2].copy(),
+        "edge_src": src.astype(np.int32),
+        "edge_dst": dst.astype(np.int32),
+    }
+    return graph, flags
+
+
+def _described(value: Any) -> str:
+    kind = type(value).__name__
+    return f"{kind} of {len(value)}" if isinstance(value, (tuple, list, dict)) else kind
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    return digest.hexdigest()

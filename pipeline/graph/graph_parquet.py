@@ -1,0 +1,84 @@
+"""Reads the graph files of run directories (`graph/<role>.parquet`)."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import numpy as np
+
+from driple.contracts.errors import BadInput, DripleError
+from driple.pipeline.graph.output_sizes import output_bytes
+from driple.pipeline.graph.raw_graph import RawGraph
+
+SCHEMA = b"graph"
+SCHEMA_VERSION = b"1"
+
+
+def read(content: bytes, batch_size: int | None) -> RawGraph:
+    """What the file says; its workload's batch size stands in for unknown first dimensions, unless one is given.
+
+    Raises:
+        BadInput: not such a file, of another version, cut short, or with more or less than one graph.
+    """
+    try:
+        arrow = importlib.import_module("pyarrow")
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
+    try:
+        table = parquet.ParquetFile(arrow.BufferReader(content)).read()
+    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are no text
+        raise BadInput("not a Parquet file (cut short?)") from None
+    metadata = table.schema.metadata or {}
+    if metadata.get(b"driple.schema") != SCHEMA:
+        raise BadInput("a Parquet file, but not of a graph")
+    if metadata.get(b"driple.schema_version") != SCHEMA_VERSION:
+        version = metadata.get(b"driple.schema_version", b"none").decode("utf-8", "replace")
+        raise BadInput(f"a graph of schema version {version}; this program reads {SCHEMA_VERSION.decode()}")
+    if table.num_rows != 1:
+        raise BadInput(f"{table.num_rows} graphs in a file that should have one")
+    try:
+        return _raw(table, batch_size)
+    except (arrow.ArrowException, KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput("a graph file that lacks columns or has values of another type") from None
+
+
+def _raw(table: Any, batch_size: int | None) -> RawGraph:
+    nodes = table.column("nodes").combine_chunks().flatten()
+    edges = table.column("edges").combine_chunks().flatten()
+    needed = [nodes.field(name) for name in ("name", "op", "device")] + [edges.field(name) for name in ("src", "dst")]
+    if any(column.null_count for column in needed):
+        raise ValueError("a null where a value must be")
+    sizes = nodes.field("output_bytes").to_numpy(zero_copy_only=False).astype(np.float64)
+    sized = ~np.isnan(sizes)
+    batch_size = batch_size or _batch_size(table.column("workload")[0].as_py())
+    shapes, dtypes = nodes.field("shapes"), nodes.field("dtypes")
+    for position in np.flatnonzero(~sized).tolist():
+        sizes[position], sized[position] = output_bytes(shapes[position].as_py(), dtypes[position].as_py(), batch_size)
+    ends = [edges.field(end).to_numpy(zero_copy_only=False).astype(np.int64) for end in ("src", "dst")]
+    data = np.array([kind == "data" for kind in edges.field("kind").to_pylist()], dtype=bool)
+
+    def tensor_bytes(op: int, output: int) -> float:
+        return output_bytes(
+            shapes[op].as_py()[output : output + 1], dtypes[op].as_py()[output : output + 1], batch_size
+        )[0]
+
+    return RawGraph(
+        names=nodes.field("name").to_pylist(),
+        ops=nodes.field("op").to_pylist(),
+        devices=nodes.field("device").to_pylist(),
+        bytes=sizes,
+        sized=sized,
+        flops=nodes.field("flops").to_numpy(zero_copy_only=False).astype(np.float64),
+        edges=np.stack(ends, axis=1)[data],
+        edge_outputs=edges.field("output").fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[data],
+        tensor_bytes=tensor_bytes,
+        task=table.column("task")[0].as_py(),
+    )
+
+
+def _batch_size(workload: str | None) -> int | None:
+    found = json.loads(workload).get("batch_size") if workload else None
+    return found if isinstance(found, int) and found > 0 else None

@@ -1,0 +1,119 @@
+"""Reads a GraphDef (.pb, .pbtxt) without TensorFlow.
+
+Control inputs (`^name`) are dropped, `name:1` is an edge from `name`. An op without a device is where its colocation
+group is (`loc:@name`), else where its first input is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.errors import BadInput, shown
+from driple.pipeline.graph import flops, protobuf_wire, prototext
+from driple.pipeline.graph.function_inlining import Node, laid_open
+from driple.pipeline.graph.graphdef_fields import GRAPH, Message
+from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
+from driple.pipeline.graph.output_types import output_dtypes
+from driple.pipeline.graph.raw_graph import RawGraph
+from driple.pipeline.graph.shape_inference import output_shapes
+
+
+def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
+    """What the GraphDef says.
+
+    Raises:
+        BadInput: it is none, is cut short, has no nodes, or an input that is not there.
+    """
+    try:
+        graph = prototext.parse(content.decode("utf-8"), GRAPH) if text else protobuf_wire.parse(content, GRAPH)
+    except UnicodeDecodeError:
+        raise BadInput("not a GraphDef in text form: not even text") from None
+    except BadInput as error:
+        raise BadInput(f"not a GraphDef{' in text form' if text else ''}: {error}") from None
+    if not graph.get("node"):
+        raise BadInput("not a GraphDef, or one without nodes")
+    return _raw(laid_open(graph), batch_size)
+
+
+def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
+    index = {node.name: position for position, node in enumerate(nodes)}
+    if len(index) < len(nodes):
+        twice = next(node.name for position, node in enumerate(nodes) if index[node.name] != position)
+        raise BadInput(f"two nodes of the name {shown(twice)}")
+    edges, outputs = [], []
+    for position, node in enumerate(nodes):
+        for name, output in node.inputs:
+            if name not in index:
+                raise BadInput(f"op {shown(node.name)} has the input {shown(name)}, which is not in the graph")
+            edges.append((index[name], position))
+            outputs.append(output)
+    sizes = np.zeros(len(nodes))
+    sized: NDArray[np.bool_] = np.ones(len(nodes), dtype=bool)
+    shapes = output_shapes(nodes, index)
+    for position, node in enumerate(nodes):
+        own = shapes[position]
+        if own is None:
+            sized[position] = False
+            continue
+        sizes[position], sized[position] = output_bytes(
+            own, output_dtypes(node.op, node.attributes, len(own)), batch_size
+        )
+
+    def tensor_bytes(op: int, output: int) -> float:
+        own = shapes[op]
+        if own is None:
+            return 0.0
+        dtypes = output_dtypes(nodes[op].op, nodes[op].attributes, len(own))
+        return output_bytes(own[output : output + 1], dtypes[output : output + 1], batch_size)[0]
+
+    return RawGraph(
+        names=[node.name for node in nodes],
+        ops=[node.op for node in nodes],
+        devices=_devices(nodes, index),
+        bytes=sizes,
+        sized=sized,
+        flops=_flops(nodes, index, shapes, batch_size),
+        edges=np.asarray(edges, dtype=np.int64).reshape(-1, 2),
+        edge_outputs=np.asarray(outputs, dtype=np.int64),
+        tensor_bytes=tensor_bytes,
+    )
+
+
+def _flops(
+    nodes: list[Node], index: dict[str, int], shapes: Sequence[Sequence[Shape] | None], batch_size: int | None
+) -> NDArray[np.float64]:
+    def shape(position: int, output: int) -> list[int] | None:
+        own = shapes[position] or ()
+        found = own[output] if output < len(own) else None
+        return None if found is None else guessed(found, batch_size)
+
+    return np.array(
+        [
+            flops.flops(
+                node.op,
+                [shape(index[name], output) for name, output in node.inputs],
+                [shape(position, output) for output in range(len(shapes[position] or ()))],
+            )
+            for position, node in enumerate(nodes)
+        ]
+    )
+
+
+def _devices(nodes: list[Node], index: dict[str, int]) -> list[str]:
+    devices = [node.device for node in nodes]
+    for _ in range(2):  # what an op is colocated with may find its own device in the first round
+        for position, node in enumerate(nodes):
+            if devices[position]:
+                continue
+            names = [*_colocated(node.attributes.get("_class", {})), *[name for name, _ in node.inputs[:1]]]
+            found = (devices[index[name]] for name in names if name in index)
+            devices[position] = next(filter(None, found), "")
+    return devices
+
+
+def _colocated(value: Message) -> list[str]:
+    groups = [group for part in value.get("list", []) for group in part.get("s", [])]
+    return [group.decode("utf-8", "replace").removeprefix("loc:@") for group in groups]

@@ -1,0 +1,80 @@
+"""The types of an op's outputs from its attributes: what TensorFlow knows from its registry of ops, in a few rules.
+
+The exceptions are the ops whose attributes mislead.
+"""
+
+from __future__ import annotations
+
+from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+
+_BOOL = (
+    "All Any Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot LoopCond InTopK "
+    "InTopKV2 IsFinite IsInf IsNan IsVariableInitialized ApproximateEqual"
+)
+_HANDLE = (
+    "VarHandleOp FIFOQueueV2 RandomShuffleQueueV2 PaddingFIFOQueueV2 ResourceConditionalAccumulator StackV2 "
+    "HashTableV2 Iterator IteratorV2 AnonymousIteratorV3 TensorListReserve TensorListSetItem TensorListPushBack "
+    "EmptyTensorList OptionalFromValue"
+)
+_FIXED = {
+    **dict.fromkeys(_BOOL.split(), ("bool",)),
+    **dict.fromkeys(_HANDLE.split(), ("resource",)),
+    "ConditionalAccumulator": ("string",),
+    "SparseConditionalAccumulator": ("string",),
+    "TensorArrayV3": ("resource", "float32"),
+    "TensorArrayGradV3": ("resource", "float32"),
+    "TensorArrayScatterV3": ("float32",),
+    "TensorArrayWriteV3": ("float32",),
+    "TensorArraySizeV3": ("int32",),
+    "ConcatOffset": ("int32",),
+    "Rank": ("int32",),
+    "Where": ("int64",),
+}
+# What follows the first output, whose type the attributes say.
+_LATER = {"Merge": "int32", "TopKV2": "int32"}
+_LATER_ATTRIBUTE = {
+    "Unique": "out_idx",
+    **dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3", "FusedBatchNormGradV2", "FusedBatchNormGradV3"), "U"),
+}
+_ATTRIBUTES = (
+    "dtype",
+    "DstT",
+    "Tout",
+    "out_type",
+    "output_type",
+    "output_dtype",
+    "component_types",
+    "output_types",
+    "elem_type",
+    "element_dtype",
+    "T",
+    "Tparams",
+    "Tidx",
+)
+_DEFAULTS = {"Shape": "int32", "ShapeN": "int32", "Size": "int32", "ArgMax": "int64", "ArgMin": "int64"}
+
+
+def output_dtypes(op: str, attributes: dict[str, Message], outputs: int) -> list[str | None]:
+    """A type for each output; None where it cannot be told."""
+    if op == "SparseAccumulatorTakeGradient":
+        return ["int64", *_of(attributes.get("dtype")), "int64"][:outputs]
+    if op in _FIXED:
+        return _spread(list(_FIXED[op]), outputs)
+    found: list[str | None] = next((types for key in _ATTRIBUTES if (types := _of(attributes.get(key)))), [])
+    if op in _DEFAULTS and not (_of(attributes.get("out_type")) or _of(attributes.get("output_type"))):
+        found = [_DEFAULTS[op]]
+    later = _of(attributes.get(_LATER_ATTRIBUTE.get(op, ""))) or ([_LATER[op]] if op in _LATER else [])
+    return _spread(found[:1] + later if later else found, outputs)
+
+
+def _of(value: Message | None) -> list[str | None]:
+    if not value:
+        return []
+    numbers = value.get("type") or [number for part in value.get("list", []) for number in part.get("type", [])]
+    return [dtype_name(number) for number in numbers]
+
+
+def _spread(types: list[str | None], outputs: int) -> list[str | None]:
+    """As many as there are outputs: the last one stands for those after it."""
+    last = types[-1] if types else None
+    return [*types, *[last] * (outputs - len(types))][:outputs]

@@ -1,0 +1,63 @@
+"""Graphs as inspectors see them: from a file to ops, from ops to groups. docs/GRAPHS.md has the rules.
+
+graphs = [read_graph(path) for path in paths]
+recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset, and with the inspector
+features = recipe.group(graphs[0]).features        # the same function when a graph comes alone
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from driple.contracts.errors import BadInput
+from driple.pipeline.graph.group_count import SizeBatches, size_batches
+from driple.pipeline.graph.grouping import Recipe, forget_wirings, group, recipe_of
+from driple.pipeline.graph.op_frequencies import op_frequency, unknown_ops
+from driple.pipeline.graph.op_graph import FEATURES, Grouped, OpGraph, undirected
+from driple.pipeline.graph.published_frequencies import published_frequency
+from driple.pipeline.graph.raw_graph import choose
+
+__all__ = [
+    "FEATURES",
+    "Grouped",
+    "OpGraph",
+    "Recipe",
+    "SizeBatches",
+    "forget_wirings",
+    "group",
+    "op_frequency",
+    "published_frequency",
+    "read_graph",
+    "recipe_of",
+    "size_batches",
+    "undirected",
+    "unknown_ops",
+]
+
+
+def read_graph(path: Path, *, device: str | None = None, batch_size: int | None = None) -> OpGraph:
+    """The graph of a worker: the ops of its device, the data edges between them, the largest component of these.
+
+    Args:
+        path: a graph of a run directory (.parquet), or a GraphDef (.pb, .pbtxt).
+        device: instead of the worker's: a name or parts of it, `worker:1`, `ps:0`, `GPU`.
+        batch_size: what an unknown first dimension counts as; if not given, what the file's workload says, else 1.
+
+    Raises:
+        BadInput: the file cannot be read, is no graph, or has no such ops; one line that begins with the path.
+    """
+    try:
+        content = path.read_bytes() if path.is_file() else None
+        if content is None:
+            raise BadInput("a folder, not a graph" if path.is_dir() else "no such file")
+        if content[:4] == b"PAR1":
+            from driple.pipeline.graph import graph_parquet
+
+            return choose(graph_parquet.read(content, batch_size), device)
+        from driple.pipeline.graph import graphdef
+
+        return choose(graphdef.read(content, text=path.suffix in (".pbtxt", ".txt"), batch_size=batch_size), device)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None

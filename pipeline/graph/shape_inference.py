@@ -1,0 +1,107 @@
+"""The shapes of each op's outputs: those that the file says, or else those that follow from the ops before.
+
+A GraphDef has shapes if it was made with `as_graph_def(add_shapes=True)`. One without has those of constants,
+placeholders and variables, and TensorFlow works out the rest whenever it reads it. `shape_rules.py` does so for the ops
+of ordinary training graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from driple.pipeline.graph.function_inlining import Node
+from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+from driple.pipeline.graph.levels import LOOP_BACK, levels
+from driple.pipeline.graph.shape_rules import OpView, Shape, Values, follow
+
+MOST_VALUES = 64
+"""What has more elements than this is no shape, axis or padding."""
+MOST_AXES = 32
+LARGEST = 2**40
+"""Of a dimension or an element. With these three, no file can make us work without end."""
+
+
+def output_shapes(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
+    """Per node the shape of each output; None where not even their number is known."""
+    if any("_output_shapes" in node.attributes for node in nodes):  # then an op without has no outputs
+        return [_stated(node) or [] for node in nodes]
+    return _worked_out(nodes, index)
+
+
+def _worked_out(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
+    edges = [(index[name], position) for position, node in enumerate(nodes) for name, _ in node.inputs]
+    level, _ = levels([node.op for node in nodes], np.asarray(edges, dtype=np.int64).reshape(-1, 2))
+    shapes: list[list[Shape] | None] = [None] * len(nodes)
+    values: list[list[Values]] = [[] for _ in nodes]
+    for position in np.argsort(level, kind="stable").tolist():
+        node = nodes[position]
+        shapes[position] = _stated(node)
+        if node.op == "Const":
+            values[position] = [_constant(node)]
+        if shapes[position] is not None:
+            continue
+        sources = [(index[name], output) for name, output in node.inputs if nodes[index[name]].op not in LOOP_BACK]
+        view = OpView(
+            node.op,
+            node.attributes,
+            [_nth(shapes[source] or [], output) for source, output in sources],
+            [_nth(values[source], output) for source, output in sources],
+        )
+        try:
+            found, elements = follow(view)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # a graph that TensorFlow would refuse
+            continue
+        shapes[position] = found and [_sane(shape, MOST_AXES) for shape in found]
+        values[position] = [_sane(items, MOST_VALUES) for items in elements]
+    return shapes
+
+
+def _sane(items: list[int] | None, most: int) -> list[int] | None:
+    if items is None or len(items) > most or any(abs(item) > LARGEST for item in items):
+        return None
+    return items
+
+
+def _nth(items: Sequence[list[int] | None], position: int) -> list[int] | None:
+    return items[position] if position < len(items) else None
+
+
+def _stated(node: Node) -> list[Shape] | None:
+    value = node.attributes.get("_output_shapes")
+    if value is not None:
+        return [shape_of(shape) for part in value.get("list", []) for shape in part.get("shape", [])]
+    for key in ("value", "shape"):
+        found = node.attributes.get(key, {})
+        for tensor in found.get("tensor", []):
+            return [shape_of((tensor.get("tensor_shape") or [{}])[-1])]
+        for shape in found.get("shape", []):
+            return [shape_of(shape)]
+    return None
+
+
+def _constant(node: Node) -> Values:
+    """The elements of a small constant of whole numbers."""
+    for tensor in node.attributes.get("value", {}).get("tensor", []):
+        shape = shape_of((tensor.get("tensor_shape") or [{}])[-1])
+        dtype = dtype_name((tensor.get("dtype") or [0])[-1])
+        if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
+            return None
+        count = int(np.prod(shape, dtype=np.int64))
+        if not 0 <= count <= MOST_VALUES:
+            return None
+        packed: bytes = (tensor.get("tensor_content") or [b""])[-1]
+        if packed:
+            width = 4 if dtype == "int32" else 8
+            return [int(item) for item in np.frombuffer(packed[: count * width], dtype=f"<i{width}")]
+        items: list[int] = tensor.get("int_val") or tensor.get("int64_val") or [0]
+        return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one stands for those after it
+    return None
+
+
+def shape_of(message: Message) -> Shape:
+    """A TensorShapeProto as a list."""
+    if (message.get("unknown_rank") or [0])[-1]:
+        return None
+    return [(dim.get("size") or [0])[-1] for dim in message.get("dim", [])]

@@ -1,1 +1,0 @@
-"""From a graph file to the few nodes that an inspector sees. `driple.pipeline.graph` is the face of it."""

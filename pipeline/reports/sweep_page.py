@@ -1,0 +1,181 @@
+"""The page of a sweep: every run below a folder, those that were set aside, and traces of some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import DripleError
+from driple.contracts.metrics import NET_RX, NET_TX
+from driple.pipeline.datasets.dataset_file import Row
+from driple.pipeline.reports import measured_tables
+from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
+from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
+from driple.pipeline.reports.page_layout import Report, Section, Watch, anchor
+from driple.pipeline.reports.run_list import TRACES_SHOWN, Aside, Used, look, sample
+from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT
+
+
+def sweep_report(root: Path, watch: Watch) -> Report:
+    """Reads every run. One that is broken is on the page as set aside, and stops nothing."""
+    used, aside = look(root, watch)
+    rows = [row for run in used for row in run.rows]
+    pictures, failed = _pictures(sample(used), watch)
+    sections = [Section("Overview", _overview(used, aside))]
+    sections.append(Section("Set aside", _set_aside(root, aside + failed)))
+    if used:
+        sections += [
+            Section("Traces", pictures),
+            Section("Distributions", measured_tables.distributions(rows)),
+            Section("Cycle and step", measured_tables.cycles(rows)),
+            Section("Patterns", measured_tables.patterns(rows)),
+            Section("Quality", measured_tables.quality(rows)),
+            Section("All runs", _all_runs(used)),
+        ]
+    found: dict[str, Any] = {
+        "kind": "sweep",
+        "path": str(root),
+        "found": len(used) + len(aside),
+        "used": len(used),
+        "set_aside": [{"run": str(run.folder), "reason": run.reason} for run in aside],
+        "settings": sorted({str(row["setting"]) for row in rows}),
+        **measured_tables.shared_facts(rows),
+    }
+    return Report(f"Sweep {root.resolve().name}", sections, found, notes=_notes(used, aside))
+
+
+def _pictures(runs: Sequence[Used], watch: Watch) -> tuple[Html, list[Aside]]:
+    from driple.pipeline.reports.trace_chart import STEPS_SHOWN, task_picture
+    from driple.pipeline.traces.load_run import load_run
+
+    parts: list[object] = [
+        tag(
+            "p",
+            "Bursts are shaded; grey where their beginning or end was not seen. The dashed line is the threshold"
+            " between burst and idle, the strokes on top are the beginnings of steps. At most"
+            f" {STEPS_SHOWN} steps are shown, of at most {TRACES_SHOWN} runs: from the shortest step to the longest.",
+        )
+    ]
+    failed = []
+    for number, one in enumerate(runs):
+        watch("traces", number, len(runs))
+        try:
+            run = load_run(one.folder)
+            drawn = {task: task_picture(run, task) for task in run.tasks}
+        except (DripleError, OSError) as error:  # it was fine a moment ago: somebody is at work there
+            failed.append(Aside(one.folder, f"no traces shown: {error}"))
+            continue
+        first = next((task for task in drawn if task.startswith("worker")), next(iter(drawn)))
+        others = [picture for task, picture in drawn.items() if task != first]
+        parts += [
+            tag("h3", one.run_id, id=_run_anchor(one)),
+            _flags_line(one.flags),
+            drawn[first],
+            tag("details", tag("summary", counted(len(others), "other task")), *others) if others else None,
+        ]
+    watch("traces", len(runs), len(runs))
+    return join(parts), failed
+
+
+def _overview(used: Sequence[Used], aside: Sequence[Aside]) -> Html:
+    rows = [row for run in used for row in run.rows]
+    first = [run.rows[0] for run in used]
+    times = summary(measured_tables.step_times(rows))
+    began = [row["started_real_s"] for row in first if row.get("started_real_s") is not None]
+    workloads = {_workload(row) for row in first}
+    return facts(
+        [
+            ("runs", f"{len(used)} used, {len(aside)} set aside"),
+            ("settings", listed(row["setting"] for row in first)),
+            ("workloads", f"{len(workloads)} of {counted(len({row['model'] for row in first}), 'model')}"),
+            ("model families", listed(row.get("family") for row in first)),
+            ("tasks", measured_tables.role_counts(rows) or None),
+            ("step time", _range(times)),
+            ("provenance", listed(row.get("provenance") for row in first)),
+            ("began", None if not began else f"{when(min(began))} to {when(max(began))}"),
+            ("hosts", listed(row.get("host") for row in rows)),
+            ("machines", listed(_machine(row) for row in rows)),
+            ("versions", measured_tables.versions(first)),
+            ("commit", listed(row.get("git_commit") for row in first)),
+        ]
+    )
+
+
+def _notes(used: Sequence[Used], aside: Sequence[Aside]) -> list[str]:
+    busy = sum(FLAG in run.flags for run in used)
+    found = []
+    if not used:
+        found.append("Not one run can be used: see why below.")
+    elif aside:
+        found.append(f"{counted(len(aside), 'run')} of {len(used) + len(aside)} set aside: see why below.")
+    if busy:
+        found.append(
+            f"{counted(busy, 'run')} measured while the machine did something else too (over {plain(LIMIT_PCT)} % of a"
+            " core): measure again."
+        )
+    return found
+
+
+def _set_aside(root: Path, aside: Sequence[Aside]) -> Html:
+    if not aside:
+        return tag("p", "No run was set aside.")
+    rows = [[_short(root, run.folder), run.reason] for run in aside]
+    return table("Runs that are not used, and why", ["run", "reason"], rows, sortable=True)
+
+
+def _all_runs(used: Sequence[Used]) -> Html:
+    shown = {run.run_id for run in sample(used)}
+    head = ["run", "model", "family", "batch", "optimiser", "update", "repetition", "measured steps", "step time"]
+    head += ["RX burst", "RX idle", "TX burst", "TX idle", "clock bound", "others' CPU, %", "flags"]
+    rows = []
+    for run in sorted(used, key=lambda run: run.run_id):
+        row = next((row for row in run.rows if row.get("role") == "worker"), run.rows[0])
+        name = tag("a", run.run_id, href=f"#{_run_anchor(run)}") if run.run_id in shown else run.run_id
+        beyond = max(measured_tables.values(run.rows, "foreign_cpu_pct"), default=None)
+        bound = max(measured_tables.values(run.rows, "clock_bound_s"), default=None)
+        spans = [f"{resource.key}_{part}_s" for resource in (NET_RX, NET_TX) for part in ("burst", "idle")]
+        rows.append(
+            [
+                Cell(name, run.run_id),
+                *(row.get(key) for key in ("model", "family", "batch_size", "optimiser", "update", "repetition")),
+                row.get("steps"),
+                Cell(duration(run.step_s), run.step_s),
+                *(Cell(duration(row.get(key)), row.get(key)) for key in spans),
+                Cell(duration(bound), bound),
+                Cell(plain(beyond), beyond),
+                ", ".join(run.flags),
+            ]
+        )
+    note = "Durations of traffic are those of the first worker. Click on a title to sort."
+    return join([tag("p", note, class_="soft"), table("Every run that is used", head, rows, sortable=True)])
+
+
+def _workload(row: Row) -> tuple[Any, ...]:
+    keys = ("setting", "model", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width")
+    return tuple(row.get(key) for key in keys)
+
+
+def _machine(row: Row) -> str | None:
+    if row.get("host_cores") is None:
+        return None
+    memory = row.get("host_memory_bytes") or 0
+    return f"{row.get('host_kind')}, {row['host_cores']} cores, {memory / 2**30:.0f} GiB, {row.get('host_kernel')}"
+
+
+def _range(times: Any) -> str | None:
+    if not times["count"]:
+        return None
+    return f"{duration(times['least'])} to {duration(times['greatest'])}, median {duration(times['median'])}"
+
+
+def _flags_line(flags: Sequence[str]) -> Html:
+    return tag("p", "Flags: ", ", ".join(flags), class_="soft") if flags else EMPTY
+
+
+def _run_anchor(run: Used) -> str:
+    return f"run-{anchor(run.run_id)}"
+
+
+def _short(root: Path, folder: Path) -> str:
+    return str(folder.relative_to(root)) if folder != root and folder.is_relative_to(root) else str(folder)

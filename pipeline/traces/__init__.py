@@ -1,0 +1,1 @@
+"""Run directories to aligned time series."""

@@ -1,0 +1,69 @@
+"""Many hosts on one timeline, and the part of it that counts: warm-up and tail cut at step boundaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from driple.contracts.manifest import ClockFit
+from driple.pipeline.traces.series import FloatArray
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Training steps of one worker."""
+
+    step: NDArray[np.int64]
+    start_s: FloatArray
+    """On the run's timeline."""
+    end_s: FloatArray
+
+    def from_step(self, first: int) -> Steps:
+        """Without the steps before `first`."""
+        return self._of(self.step >= first)
+
+    def within(self, window: Window) -> Steps:
+        """Those whose middle lies in a window: workers in lock-step begin a few milliseconds apart."""
+        middle = (self.start_s + self.end_s) / 2
+        return self._of((middle >= window.start_s) & (middle <= window.end_s))
+
+    @property
+    def window(self) -> Window:
+        """From the beginning of the first to the end of the last; there must be one."""
+        return Window(float(self.start_s[0]), float(self.end_s[-1]))
+
+    def _of(self, keep: NDArray[np.bool_]) -> Steps:
+        return Steps(self.step[keep], self.start_s[keep], self.end_s[keep])
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of the timeline."""
+
+    start_s: float
+    end_s: float
+
+    @property
+    def duration_s(self) -> float:
+        """How long it is."""
+        return self.end_s - self.start_s
+
+
+def to_controller_ns(clock: ClockFit, host_ns: Any) -> NDArray[np.int64]:
+    """Moments of a host's clock on the controller's: `ClockFit.to_controller` for arrays."""
+    host_ns = np.asarray(host_ns, dtype=np.int64)
+    span = clock.after.host_ns - clock.before.host_ns
+    drift = (clock.after.offset_ns - clock.before.offset_ns) / span if span else 0.0
+    return host_ns - clock.before.offset_ns - np.round(drift * (host_ns - clock.before.host_ns)).astype(np.int64)
+
+
+def common_window(measured: list[Steps]) -> Window | None:
+    """While all workers train and none warms up; None where there is no such time."""
+    if not measured or any(len(steps.step) == 0 for steps in measured):
+        return None
+    start = max(float(steps.start_s[0]) for steps in measured)
+    end = min(float(steps.end_s[-1]) for steps in measured)
+    return Window(start, end) if end > start else None

@@ -1,0 +1,1 @@
+"""Batches of examples: synthetic or from the user's files."""

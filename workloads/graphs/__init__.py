@@ -1,0 +1,1 @@
+"""Training graphs: built, extracted and written without training."""

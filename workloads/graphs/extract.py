@@ -1,0 +1,185 @@
+"""Graphs without training: of a model, of the whole zoo, of a job, of a user's GraphDef."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from driple.contracts.errors import BadInput, DripleError, RunFailed, shown
+from driple.contracts.run_dir import file_name
+from driple.contracts.run_spec import JobSpec
+from driple.workloads.runtime.task import prepare_environment
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """How one extraction went."""
+
+    nodes: int
+    edges: int
+    seconds: float
+    """To build and write it, TensorFlow loaded before."""
+    cpu_seconds: float
+    """Of which this process computed: on a busy machine the fairer figure."""
+    peak_mb: float
+    """Largest resident memory of the process while it did."""
+
+    def __str__(self) -> str:
+        time_taken = f"{self.seconds:.1f} s ({self.cpu_seconds:.1f} s CPU)"
+        return f"{self.nodes} nodes, {self.edges} edges, {time_taken}, {self.peak_mb:.0f} MB resident"
+
+
+def from_job(job: JobSpec, task: str, out: Path) -> int:
+    """Writes the graph of one worker and says so."""
+    _check(job, task)
+    _load()
+    print(f"{out}: {_extract(job, task, out)}")
+    return 0
+
+
+def from_graphdef(path: Path, out: Path) -> int:
+    """Writes the graph of a user's file and says so."""
+    _load()
+    from driple.workloads.graphs import graph_writer
+
+    graph = graph_writer.of_graphdef(path)
+    graph_writer.write(graph, out)
+    print(f"{out}: {len(graph.nodes)} nodes, {len(graph.edges)} edges")
+    return 0
+
+
+def from_jobs(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> int:
+    """Writes `<out>/<name>.parquet` for each job, with a line as each is done; goes on after a failure.
+
+    Raises:
+        RunFailed: some could not be extracted; the others are there.
+    """
+    for job in jobs.values():
+        _check(job, task)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{out}: {error.strerror}") from None
+    failed = []
+    done: dict[str, Extracted] = {}
+    for number, (name, result) in enumerate(_each(jobs, task, out, processes), start=1):
+        if isinstance(result, Extracted):
+            done[name] = result
+            print(f"[{number}/{len(jobs)}] {name}: {result}", flush=True)
+        else:
+            failed.append(name)
+            print(f"[{number}/{len(jobs)}] {name}: FAILED: {result}", flush=True)
+    if done:
+        slowest = max(done, key=lambda name: done[name].seconds)
+        largest = max(done, key=lambda name: done[name].peak_mb)
+        print(f"{len(done)} graphs; slowest {slowest}: {done[slowest]}; most memory {largest}: {done[largest]}")
+    if failed:
+        raise RunFailed(f"{len(failed)} of {len(jobs)} graphs could not be extracted: {', '.join(failed)}")
+    return 0
+
+
+def _each(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> Iterator[tuple[str, Extracted | str]]:
+    targets = {name: out / f"{file_name(name)}.parquet" for name in jobs}
+    if processes == 1:
+        _load()
+        for name, job in jobs.items():
+            yield name, _try(job, task, targets[name])
+        return
+    # Spawned and not forked: each has its own TensorFlow, and none inherits a half-used one.
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_load) as pool:
+        futures = {name: pool.submit(_try, job, task, targets[name]) for name, job in jobs.items()}
+        for name, future in futures.items():
+            try:
+                yield name, future.result()
+            except BrokenProcessPool:
+                yield name, "its process was killed (out of memory?)"
+
+
+def _try(job: JobSpec, task: str, out: Path) -> Extracted | str:
+    try:
+        return _extract(job, task, out)
+    except DripleError as error:
+        return str(error)
+    except Exception as error:  # one model of many: the rest of the zoo is still wanted
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
+    import numpy as np
+    import tf_keras
+
+    from driple.workloads.graphs import graph_build, graph_writer
+
+    begin, begin_cpu = time.monotonic(), time.process_time()
+    _forget_peak()
+    gc.disable()  # while all that is made is kept, looking for what is not costs a tenth of the time
+    built = graph_build.build(job, int(task.partition(":")[2]), to_run=False)
+    try:
+        with np.errstate(over="raise"):  # TensorFlow's formulas are NumPy's integers
+            graph = graph_writer.of_replica(built, job, task)
+        graph_writer.write(graph, out)
+    except ArithmeticError:
+        too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"
+        raise BadInput(f"{job.run.workload.model}: {too_large}") from None
+    del built
+    tf_keras.backend.clear_session()  # it keeps the names and tensors of every graph that it has seen
+    gc.enable()
+    gc.collect()
+    seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - begin_cpu
+    return Extracted(len(graph.nodes), len(graph.edges), seconds, cpu_seconds, _peak_mb())
+
+
+def _check(job: JobSpec, task: str) -> None:
+    job.task(task)
+    if not task.startswith("worker:"):
+        raise BadInput(f"{shown(task)} has no graph of its own: name a worker")
+
+
+def _load() -> None:
+    prepare_environment(gpu=None)
+    from driple.workloads.graphs import graph_build
+
+    with _quiet():
+        graph_build.use_tf1()
+    gc.freeze()  # a tenth of a build went into walking TensorFlow's modules over and over
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps from a person what TensorFlow writes past Python when it loads: that there is no GPU."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            aside.seek(0)
+            os.write(kept, aside.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def _forget_peak() -> None:
+    with contextlib.suppress(OSError):  # then the peak is the process's since its start: more, never less
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+
+
+def _peak_mb() -> float:
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,251 @@
+"""A training graph as plain nodes and edges in one Parquet file, so that nothing later needs TensorFlow.
+
+A file is a table with a row per graph. Read it with
+
+    graph = pyarrow.parquet.read_table("g.parquet").to_pylist()[0]      # or pandas.read_parquet("g.parquet").iloc[0]
+    nodes, edges = pandas.DataFrame(graph["nodes"]), pandas.DataFrame(graph["edges"])
+
+    source         model, or name of the GraphDef's file
+    setting        the setting's text; null for a user's GraphDef
+    task           whose graph it is; null for a user's GraphDef
+    workload       the Workload as JSON; null for a user's GraphDef
+    tensorflow     version that built it
+    nodes          list of: name, op, device,
+                   shapes (per output; -1 for an unknown dimension, null for an unknown rank),
+                   dtypes (per output),
+                   output_bytes (all outputs; null where a shape is unknown),
+                   flops (null where TensorFlow has no formula: it is not 0)
+    edges          list of: src, dst (positions in nodes), kind (`data` or `control`),
+                   output (which of src's; null for control)
+
+The schema's metadata has `driple.schema` = `graph` and `driple.schema_version`. A multiply-add is two FLOPs. FLOPs and
+bytes are those of one execution of the op: what is in the body of a loop counts once, however often it goes round.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.json_values import to_plain
+from driple.contracts.run_dir import replacing
+from driple.contracts.run_spec import JobSpec
+from driple.workloads.graphs.graph_build import Replica
+
+SCHEMA_VERSION = 1
+DATA = "data"
+CONTROL = "control"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One op."""
+
+    name: str
+    op: str
+    device: str
+    shapes: list[list[int] | None]
+    dtypes: list[str]
+    output_bytes: int | None
+    flops: int | None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A tensor, or an order in time."""
+
+    src: int
+    dst: int
+    kind: str
+    output: int | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph and where it comes from: one row of the file."""
+
+    source: str
+    setting: str | None
+    task: str | None
+    workload: str | None
+    tensorflow: str
+    nodes: list[Node]
+    edges: list[Edge]
+
+
+def of_replica(replica: Replica, job: JobSpec, task: str) -> Graph:
+    """The training graph of a worker: all that its step, and in sync mode the update, depends on."""
+    import tensorflow.compat.v1 as v1
+
+    definition = v1.graph_util.extract_sub_graph(replica.graph.as_graph_def(), replica.targets)
+    nodes, edges = _nodes_and_edges(definition, replica.graph)
+    workload = job.run.workload
+    return Graph(
+        source=workload.model,
+        setting=str(job.run.setting),
+        task=task,
+        workload=json.dumps(to_plain(workload), sort_keys=True),
+        tensorflow=v1.__version__,
+        nodes=nodes,
+        edges=edges,
+    )
+
+
+def of_graphdef(path: Path) -> Graph:
+    """The whole graph of a user's file.
+
+    Raises:
+        BadInput: not a GraphDef, or one that TensorFlow cannot import.
+    """
+    import tensorflow.compat.v1 as v1
+    from google.protobuf import message, text_format
+
+    definition = v1.GraphDef()
+    try:
+        content = path.read_bytes()
+        if path.suffix in (".pbtxt", ".txt"):
+            text_format.Parse(content.decode("utf-8"), definition)
+        else:
+            definition.ParseFromString(content)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
+    except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path}: not a GraphDef: {_one_line(error)}") from None
+    if not definition.node:
+        raise BadInput(f"{path}: a GraphDef without nodes")
+    graph = v1.Graph()
+    try:
+        with graph.as_default():
+            v1.import_graph_def(definition, name="")
+    except (ValueError, v1.errors.OpError) as error:
+        raise BadInput(f"{path}: TensorFlow cannot import this graph: {_one_line(error)}") from None
+    nodes, edges = _nodes_and_edges(definition, graph)
+    return Graph(path.name, None, None, None, v1.__version__, nodes, edges)
+
+
+def write(graph: Graph, path: Path) -> None:
+    """Writes the file whole or not at all."""
+    pa, pq = _arrow()
+    node = pa.struct(
+        [
+            ("name", pa.string()),
+            ("op", pa.string()),
+            ("device", pa.string()),
+            ("shapes", pa.list_(pa.list_(pa.int64()))),
+            ("dtypes", pa.list_(pa.string())),
+            ("output_bytes", pa.int64()),
+            ("flops", pa.int64()),
+        ]
+    )
+    edge = pa.struct([("src", pa.int32()), ("dst", pa.int32()), ("kind", pa.string()), ("output", pa.int16())])
+    texts = [(name, pa.string()) for name in ("source", "setting", "task", "workload", "tensorflow")]
+    schema = pa.schema(
+        [*texts, ("nodes", pa.list_(node)), ("edges", pa.list_(edge))],
+        metadata={"driple.schema": "graph", "driple.schema_version": str(SCHEMA_VERSION)},
+    )
+    row = {name: getattr(graph, name) for name, _ in texts}
+    row["nodes"] = [vars(item) for item in graph.nodes]
+    row["edges"] = [vars(item) for item in graph.edges]
+    try:
+        with replacing(path, "wb") as stream:
+            pq.write_table(pa.Table.from_pylist([row], schema=schema), stream, compression="zstd")
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise DripleError("writing a graph needs pyarrow, and this host has none: pip install pyarrow") from None
+    return pyarrow, pyarrow.parquet
+
+
+def _nodes_and_edges(definition: Any, graph: Any) -> tuple[list[Node], list[Edge]]:
+    index = {node.name: position for position, node in enumerate(definition.node)}
+    devices = _devices(definition, index)
+    nodes = []
+    edges = []
+    for position, item in enumerate(definition.node):
+        op = graph.get_operation_by_name(item.name)
+        shapes = [_shape(output.shape) for output in op.outputs]
+        nodes.append(
+            Node(
+                name=item.name,
+                op=item.op,
+                device=devices[position],
+                shapes=shapes,
+                dtypes=[output.dtype.base_dtype.name for output in op.outputs],
+                output_bytes=_bytes(shapes, [_size(output.dtype) for output in op.outputs]),
+                flops=_flops(graph, op, item),
+            )
+        )
+        edges += [_edge(text, position, index) for text in item.input]
+    return nodes, edges
+
+
+def _edge(text: str, dst: int, index: dict[str, int]) -> Edge:
+    if text.startswith("^"):
+        return Edge(index[text[1:]], dst, CONTROL, None)
+    name, _, output = text.partition(":")
+    return Edge(index[name], dst, DATA, int(output or 0))
+
+
+def _devices(definition: Any, index: dict[str, int]) -> list[str]:
+    """The device of each node; where the graph names none, its colocation group's or its first input's."""
+    devices = [node.device for node in definition.node]
+    for _ in range(2):  # a colocated op may be one whose own device is found in the first round
+        for position, node in enumerate(definition.node):
+            if devices[position]:
+                continue
+            groups = [group.decode() for group in node.attr["_class"].list.s] if "_class" in node.attr else []
+            names = [group.removeprefix("loc:@") for group in groups]
+            names += [text.partition(":")[0] for text in node.input if not text.startswith("^")][:1]
+            devices[position] = next((devices[index[name]] for name in names if devices[index.get(name, position)]), "")
+    return devices
+
+
+def _shape(shape: Any) -> list[int] | None:
+    return None if shape.rank is None else [-1 if size is None else size for size in shape.as_list()]
+
+
+def _size(dtype: Any) -> int | None:
+    """Bytes of one element; None for texts and handles, which have no fixed size."""
+    name = dtype.base_dtype.name
+    return None if name in ("string", "resource", "variant") else int(dtype.size)
+
+
+def _bytes(shapes: Sequence[list[int] | None], sizes: Sequence[int | None]) -> int | None:
+    total = 0
+    for shape, size in zip(shapes, sizes, strict=True):
+        if shape is None or -1 in shape or size is None:
+            return None
+        total += math.prod(shape) * size
+    return total
+
+
+def _flops(graph: Any, op: Any, definition: Any) -> int | None:
+    import tensorflow.python.profiler.internal.flops_registry  # noqa: F401  (registers the formulas)
+    from tensorflow.python.framework import ops
+
+    if op.type.startswith("DepthwiseConv2dNativeBackprop"):
+        # TensorFlow has the formula of the forward op alone. Each gradient does the same multiply-adds.
+        kernel = op.inputs[1].shape if op.type.endswith("Input") else op.outputs[0].shape
+        out = op.inputs[2].shape
+        known = kernel.is_fully_defined() and out.is_fully_defined()
+        return 2 * kernel[0] * kernel[1] * int(out.num_elements()) if known else None
+    try:
+        value = ops.get_stats_for_node_def(graph, definition, "flops").value
+    except (ValueError, TypeError, AssertionError):  # the formulas want shapes that are known
+        return None
+    return None if value is None else int(value)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

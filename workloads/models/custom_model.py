@@ -1,0 +1,193 @@
+"""The user's own model: `file.py:function`, called like a builder of the zoo.
+
+    def tiny(image, *, classes, width):
+        x = tf_keras.layers.Conv2D(int(16 * width), 3)(image)
+        return tf_keras.layers.Dense(classes)(tf_keras.layers.Flatten()(x))
+
+The function takes the images, or for other datasets a dictionary of tensors (`source` and `target`; `user` and
+`item`), and by keyword whichever of these it names: batch_size, image_size, sequence_length, width, classes, training,
+label. It returns logits, or a scalar loss of its own. Layers are those of tf_keras, not of Keras 3; with parameter
+servers plain variables (tf.Variable, tf.compat.v1.get_variable) will do too. Whatever goes wrong in it is the user's to
+mend, so every fault is a BadInput that names file, function and cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, unknown
+from driple.contracts.run_spec import Workload
+from driple.contracts.zoo import DATASETS, IMAGE, RATING, SEQUENCE
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A function that was found and can be called."""
+
+    where: str
+    """`file.py:function`, for messages."""
+    function: Callable[..., Any]
+    keywords: Mapping[str, Any]
+    """Hyper-parameters that it names."""
+    wants_label: bool
+
+    def __call__(self, inputs: Mapping[str, Any], workload: Workload) -> Any:
+        """Calls the function and checks what it returns.
+
+        Args:
+            inputs: tensors of a batch; `label` may be missing if the function does not name it.
+            workload: for the shapes.
+
+        Raises:
+            BadInput: the function fails, or returns neither logits nor a scalar.
+        """
+        kind = DATASETS[workload.dataset].kind
+        given = inputs["image"] if kind == IMAGE else {name: t for name, t in inputs.items() if name != "label"}
+        label = {"label": inputs["label"]} if self.wants_label else {}
+        with _without_keras_3():
+            result = self.guard(lambda: self.function(given, **self.keywords, **label))
+        self._check(result, workload)
+        return result
+
+    def guard(self, action: Callable[[], Any]) -> Any:
+        """Does something that runs the user's code; its exceptions become BadInput."""
+        try:
+            return action()
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"{self.where}: {_cause(error, self.function.__code__.co_filename)}") from error
+
+    def fault(self, message: str) -> BadInput:
+        """The error that says this of the function."""
+        return BadInput(f"{self.where}: {message}")
+
+    def _check(self, result: Any, workload: Workload) -> None:
+        shape = getattr(result, "shape", None)
+        try:
+            found = None if shape is None else [None if size is None else int(size) for size in shape]
+        except (TypeError, ValueError):  # a tensor of unknown rank
+            found = None
+        expected = logits_shapes(workload)
+        if found != [] and found not in expected:
+            shown = " or ".join(map(str, expected))
+            got = f"{type(result).__name__}" if found is None else f"a tensor of shape {found}"
+            raise self.fault(f"returned {got}, expected logits of shape {shown}, or a scalar loss")
+
+
+def logits_shapes(workload: Workload) -> list[list[int]]:
+    """Shapes that logits may have."""
+    dataset = DATASETS[workload.dataset]
+    if dataset.kind == SEQUENCE:
+        return [[workload.batch_size, workload.sequence_length or 0, dataset.classes]]
+    if dataset.kind == RATING:
+        return [[workload.batch_size, 1], [workload.batch_size]]
+    return [[workload.batch_size, dataset.classes]]
+
+
+def load(workload: Workload, code_path: str | None) -> Custom:
+    """Finds and imports the function of `workload.model`.
+
+    Args:
+        workload: its model is `file.py:function`.
+        code_path: where the file is on this host; None if `workload.model` says so itself.
+
+    Raises:
+        BadInput: no such file or function, a file that cannot be imported, another file than was planned, or a
+            parameter that nobody can fill.
+    """
+    path_text, _, name = workload.model.rpartition(":")
+    path = Path(code_path or path_text)
+    where = f"{path}:{name}"
+    if not name.isidentifier() or not path_text:
+        raise BadInput(f"model {workload.model!r}: expected file.py:function")
+    try:
+        code = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{where}: cannot read the file: {error.strerror or error}") from error
+    if workload.code_sha256 not in (None, hashlib.sha256(code).hexdigest()):
+        raise BadInput(f"{where}: the file is not the one that was planned (its SHA-256 differs); plan again")
+    function = getattr(_import(path, where), name, None)
+    if not inspect.isfunction(function):
+        functions = [key for key, value in vars(sys.modules[_module_name(path)]).items() if inspect.isfunction(value)]
+        raise BadInput(f"{path}: {unknown('function', name, functions)}")
+    return _bind(where, function, workload)
+
+
+def _bind(where: str, function: Callable[..., Any], workload: Workload) -> Custom:
+    dataset = DATASETS[workload.dataset]
+    offered = {
+        "batch_size": workload.batch_size,
+        "width": workload.width,
+        "classes": dataset.classes,
+        "training": True,
+        **({"image_size": workload.image_size} if dataset.kind == IMAGE else {}),
+        **({"sequence_length": workload.sequence_length} if dataset.kind == SEQUENCE else {}),
+    }
+    labelled = dataset.kind != SEQUENCE
+    names = [*offered, *(["label"] if labelled else [])]
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].kind not in (parameters[0].POSITIONAL_ONLY, parameters[0].POSITIONAL_OR_KEYWORD):
+        raise BadInput(f"{where}: takes no input tensor; its first parameter must be one")
+    others = parameters[1:]
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in others)
+    for p in others:
+        fillable = p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name in names
+        if not fillable and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            raise BadInput(f"{where}: nothing to give for parameter {p.name!r} (on offer: {', '.join(names)})")
+    named = {p.name for p in others if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    keywords = {name: value for name, value in offered.items() if takes_all or name in named}
+    return Custom(where, function, keywords, wants_label=labelled and (takes_all or "label" in named))
+
+
+@contextlib.contextmanager
+def _without_keras_3() -> Iterator[None]:
+    """Refuses layers of Keras 3 where one is called.
+
+    They would build. But they do not know that they are being trained (batch normalisation, dropout), and all-reduce
+    does not see their weights.
+    """
+    layer_type: Any = importlib.import_module("keras").Layer
+
+    def refuse(layer: Any, *_: Any, **__: Any) -> None:
+        name = type(layer).__name__
+        raise TypeError(f"{name} is a layer of Keras 3 (keras, tf.keras), which is not supported; use tf_keras layers")
+
+    call, layer_type.__call__ = layer_type.__call__, refuse
+    try:
+        yield
+    finally:
+        layer_type.__call__ = call
+
+
+def _module_name(path: Path) -> str:
+    return "driple_user_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
+
+
+def _import(path: Path, where: str) -> Any:
+    name = _module_name(path)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BadInput(f"{where}: not a Python file (expected a name that ends in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickle look for a module by its name
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{where}: cannot be imported: {_cause(error, str(path))}") from error
+    return module
+
+
+def _cause(error: BaseException, file: str) -> str:
+    """Type and first line of an exception, with the line of the user's file where it came up."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    at = f" at line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}{at}: {(str(error) or 'no message').splitlines()[0]}"

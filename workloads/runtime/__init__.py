@@ -1,0 +1,1 @@
+"""The life of a task: job file, cluster, output, watchdog, fork server."""

@@ -1,0 +1,159 @@
+"""The job file: read and checked whole, before TensorFlow is loaded and before a port is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput, UnknownName, shown
+from driple.contracts.json_values import read_json_file
+from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
+from driple.contracts.setting import CPU, Setting
+from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, RATING, SEQUENCE, find_model, ordinary_size
+
+LIMITS: dict[str, tuple[float, int]] = {
+    "batch_size": (1, 2**24),
+    "image_size": (1, 4096),
+    "sequence_length": (1, 65536),
+    "width": (0.01, 64),
+}
+"""Beyond these are slips of the pen. The upper ends are those of the experiment language, which has none for batches;
+the least image of a model is in its entry of the registry."""
+
+MOST_TOKENS = 2**31 - 1
+"""In a batch: TensorFlow counts them in 32 bits."""
+
+
+def read_job(path: Path) -> JobSpec:
+    """The job of a file.
+
+    Raises:
+        BadInput: the file cannot be read, is no job, or names something that does not exist.
+    """
+    return read_json_file(path, _job)
+
+
+def _job(value: Any) -> JobSpec:
+    job = JobSpec.from_json(value)
+    check_job(job)
+    return job
+
+
+def check_job(job: JobSpec) -> None:
+    """Refuses what no task could run, with the nearest right name."""
+    setting, workload = job.run.setting, job.run.workload
+    check_workload(workload)
+    if (workload.strategy == "allreduce") != (setting.servers == 0):
+        raise BadInput(f"strategy {workload.strategy!r} does not go with {setting}: allreduce is p0, ps is p1 or more")
+    if own_model(workload) and job.code_path is None:
+        raise BadInput(f"model {shown(workload.model)} is the user's own, and the job has no code_path")
+    for task in job.tasks:
+        host, _, port = task.address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise BadInput(f"{task.task}: expected address:port, got {shown(task.address)}")
+        if task.task.startswith("worker:") and setting.device != CPU and task.gpu is None:
+            raise BadInput(f"{task.task}: no gpu index, and {setting} is a GPU setting")
+
+
+def check_workload(workload: Workload) -> None:
+    """Refuses names outside the closed lists and sizes that are none."""
+    if not own_model(workload):
+        find_model(workload.model)
+    for kind, name, known in (
+        ("dataset", workload.dataset, tuple(DATASETS)),
+        ("optimiser", workload.optimiser, OPTIMISERS),
+    ):
+        if name not in known:
+            raise UnknownName(kind, name, known)
+    if not own_model(workload) and workload.dataset not in MODELS[workload.model].datasets:
+        datasets = ", ".join(MODELS[workload.model].datasets)
+        raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")
+    for name, (least, most) in LIMITS.items():
+        value = getattr(workload, name)
+        if value is not None and not least <= value <= most:
+            raise BadInput(f"{name}: expected {least:g} to {most}, got {value}")
+    length = workload.sequence_length or 1
+    if workload.batch_size * length > MOST_TOKENS:
+        most = MOST_TOKENS // length
+        raise BadInput(f"batch_size: expected at most {most} sequences of {length}, got {workload.batch_size}")
+
+
+def own_model(workload: Workload) -> bool:
+    """Whether the model is `file.py:function`."""
+    return ":" in workload.model
+
+
+def workload_of(
+    model: str,
+    dataset: str | None,
+    batch_size: int,
+    *,
+    size: int | None = None,
+    code_path: str | None = None,
+    optimiser: str = "momentum",
+    update: str = "sync",
+    width: float = 1.0,
+    sharding: str = "balanced",
+    strategy: str = "ps",
+) -> Workload:
+    """A workload from what a person says, with ordinary sizes where nothing is said.
+
+    Args:
+        model: a name of the zoo or `file.py:function`.
+        dataset: None for the model's ordinary one.
+        size: image side or sequence length.
+        code_path: of the user's own model, for its hash.
+    """
+    known = None if ":" in model else find_model(model)
+    if dataset is None:
+        if known is None:
+            raise BadInput(
+                f"{shown(model)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})"
+            )
+        dataset = known.datasets[0]
+    if dataset not in DATASETS:
+        raise UnknownName("dataset", dataset, tuple(DATASETS))
+    reads = DATASETS[dataset]
+    if size is None:
+        size = ordinary_size(known, reads)
+    elif reads.kind == RATING:
+        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; leave it out")
+    workload = Workload(
+        model=model,
+        dataset=dataset,
+        batch_size=batch_size,
+        optimiser=optimiser,
+        update=update,
+        width=width,
+        strategy=strategy,
+        sharding=sharding,
+        image_size=size if reads.kind == "image" else None,
+        sequence_length=size if reads.kind == SEQUENCE else None,
+        code_sha256=_sha256(code_path) if code_path else None,
+    )
+    check_workload(workload)
+    return workload
+
+
+def job_without_hosts(setting: Setting, workload: Workload, seed: int = 1, code_path: str | None = None) -> JobSpec:
+    """A job that is built and never run: its addresses lead nowhere."""
+    gpu = None if setting.device == CPU else 0
+    job = JobSpec(
+        run=RunSpec(setting, workload, Measurement(steps=1), together=(setting.tasks,), seed=seed),
+        tasks=tuple(
+            TaskSpec(task, "nowhere", f"127.0.0.1:{port}", gpu if task.startswith("worker:") else None)
+            for port, task in enumerate(setting.tasks, start=1)
+        ),
+        code_path=code_path,
+    )
+    check_job(job)
+    return job
+
+
+def _sha256(path: str) -> str:
+    import hashlib
+
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None

@@ -1,0 +1,70 @@
+"""What a task leaves in its folder: a line per step as it happens, and the markers `ready` and `finished`.
+
+    steps.jsonl     one JSON object a line, with the columns of contracts/formats/trace.py STEP_COLUMNS
+    ready.json      the task can be counted on: a ps answers, a worker is past the start barrier
+    finished.json   how it ended: exit code, last words, steps done
+
+Markers are moved into place, so who sees one can read it. A task that was killed leaves no `finished.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import BadInput
+from driple.contracts.run_dir import replacing
+
+STEPS_FILE = "steps.jsonl"
+READY_FILE = "ready.json"
+FINISHED_FILE = "finished.json"
+
+
+class Outbox:
+    """The only writer of a task's folder."""
+
+    def __init__(self, folder: Path, task: str) -> None:
+        self.folder = folder
+        self.task = task
+        self.steps = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for left in (READY_FILE, FINISHED_FILE):  # of an earlier attempt: a follower must not take it for this one
+                (folder / left).unlink(missing_ok=True)
+            self._steps = (folder / STEPS_FILE).open("w", encoding="ascii")
+        except OSError as error:
+            raise BadInput(f"{folder}: {error.strerror}") from None
+
+    def step(self, step: int, global_step: int, start_ns: int, end_ns: int, loss: float) -> None:
+        """Adds a line and hands it to the kernel, so that a follower sees it and a killed task does not lose it."""
+        line = {
+            "step": step,
+            "global_step": global_step,
+            "start_mono_ns": start_ns,
+            "end_mono_ns": end_ns,
+            "loss": loss if math.isfinite(loss) else None,  # JSON has no NaN
+        }
+        self._steps.write(json.dumps(line) + "\n")
+        self._steps.flush()
+        self.steps += 1
+
+    def ready(self, **more: Any) -> None:
+        """Says that the others can count on this task."""
+        self._marker(READY_FILE, {"pid": os.getpid(), **more})
+
+    def finished(self, exit_code: int, message: str) -> None:
+        """Says how it ended."""
+        self._marker(FINISHED_FILE, {"exit_code": exit_code, "message": message, "steps": self.steps})
+
+    def close(self) -> None:
+        """Gives the file back. A task does not need it: it ends."""
+        self._steps.close()
+
+    def _marker(self, name: str, value: dict[str, Any]) -> None:
+        with replacing(self.folder / name) as stream:
+            json.dump({"task": self.task, "mono_ns": time.monotonic_ns(), **value}, stream)
+            stream.write("\n")

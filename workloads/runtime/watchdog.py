@@ -1,0 +1,158 @@
+"""What ends a task that would otherwise wait for ever: time limits, lost peers, a starter that is gone.
+
+TensorFlow's survivors of a lost ps or worker hang inside a call that no Python signal handler interrupts. So every
+end goes through `Watch.leave`, from whichever thread noticed: last words, the `finished` marker, `os._exit`.
+
+A peer is watched through a TCP connection to its server port on which, after a greeting, nothing is sent. The kernel
+closes it when the peer's process dies, however it dies. Twice in a step's time limit it is made anew, because a process
+that is stopped, or a host that is frozen, closes nothing and answers nothing: some hundred bytes a minute, which is
+nothing beside training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from driple.contracts.command import printable
+from driple.workloads.runtime.task_output import Outbox
+
+RETRY_S = 0.2
+CONNECT_S = 2.0
+# HTTP/2's greeting with an empty SETTINGS frame, and the answer to the server's own: or it hangs up after a minute.
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+ACKNOWLEDGED = bytes((0, 0, 0, 4, 1, 0, 0, 0, 0))
+BROKEN_TRIES = 3
+"""Failed reconnections after which a peer that answered before counts as lost; a refusal counts at once."""
+
+
+class Watch:
+    """The clock of one task, and its only way out."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._leaving = threading.Lock()
+        self._change = threading.Condition()
+        self._deadline: float | None = None
+        self._complaint: str | Callable[[], str] = ""
+        threading.Thread(target=self._run, name="watch", daemon=True).start()
+
+    def expect(self, seconds: float, complaint: str | Callable[[], str]) -> None:
+        """The task ends with `complaint` unless this is called again, or `relax`, within `seconds`.
+
+        Args:
+            seconds: from now.
+            complaint: the last words, or what makes them when the time has come.
+        """
+        with self._change:
+            self._deadline = time.monotonic() + seconds
+            self._complaint = complaint
+            self._change.notify()
+
+    def relax(self) -> None:
+        """Nothing is expected."""
+        with self._change:
+            self._deadline = None
+            self._change.notify()
+
+    def leave(self, code: int, message: str = "") -> NoReturn:
+        """Ends the process: marker, last words on stderr, exit. The first caller is heard, others wait for the end."""
+        self._leaving.acquire()
+        try:
+            self._outbox.finished(code, message)
+        except OSError as error:  # a full disk must not keep the task alive
+            message = f"{message} (and {self._outbox.folder}: {error.strerror})"
+            code = code or 1
+        if message:
+            print(printable(f"{self._outbox.task}: {message}"), file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def end_with_stdin(self) -> None:
+        """Ends the task when stdin closes: whoever started it is gone, and nobody else would ever stop it."""
+
+        def read() -> None:
+            while os.read(0, 4096):
+                pass
+            self.leave(1, "stdin was closed: whoever started this task has gone")
+
+        threading.Thread(target=read, name="stdin", daemon=True).start()
+
+    def _run(self) -> None:
+        with self._change:
+            while True:
+                left = None if self._deadline is None else self._deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._change.wait(left)
+            complaint = self._complaint
+        self.leave(1, complaint if isinstance(complaint, str) else complaint())
+
+
+class Peers:
+    """Knows which other tasks have been reached, and tells when one is lost."""
+
+    def __init__(self, addresses: Mapping[str, str], on_lost: Callable[[str], None], answer_s: float = 60.0) -> None:
+        """Starts watching.
+
+        Args:
+            addresses: `address:port` by task.
+            on_lost: called with the task's name, once, from a thread of its own.
+            answer_s: a peer that is alive answers a greeting within this time; it is greeted anew twice as often.
+        """
+        self._addresses = dict(addresses)
+        self._answer_s = answer_s
+        self._on_lost = on_lost
+        self._reached: set[str] = set()
+        for name in self._addresses:
+            threading.Thread(target=self._follow, args=(name,), name=f"peer {name}", daemon=True).start()
+
+    def missing(self) -> list[str]:
+        """Tasks that never answered, with their addresses."""
+        return [f"{name} ({address})" for name, address in self._addresses.items() if name not in self._reached]
+
+    def _follow(self, name: str) -> None:
+        host, _, port = self._addresses[name].rpartition(":")
+        failures = 0
+        while True:
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S) as connection:
+                    self._reached.add(name)
+                    failures = 0
+                    self._sit(connection)
+            except _Frozen:
+                failures = BROKEN_TRIES
+            except OSError as error:
+                if name in self._reached and not isinstance(error, ConnectionResetError):
+                    failures += BROKEN_TRIES if isinstance(error, ConnectionRefusedError) else 1
+            if failures >= BROKEN_TRIES:
+                self._on_lost(name)
+                return
+            time.sleep(RETRY_S)  # a closed connection alone is no loss: the server may not want an idle one
+
+    def _sit(self, connection: socket.socket) -> None:
+        """Greets, and waits for the end of the connection, or until it is time to greet anew."""
+        connection.settimeout(self._answer_s)
+        connection.sendall(GREETING)
+        try:
+            if connection.recv(4096):
+                connection.sendall(ACKNOWLEDGED)
+        except TimeoutError:
+            raise _Frozen from None
+        until = time.monotonic() + self._answer_s / 2
+        while (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            with contextlib.suppress(TimeoutError):
+                if not connection.recv(4096):
+                    return
+
+
+class _Frozen(Exception):
+    """The kernel of a peer's host accepts connections, and the peer does not answer them."""

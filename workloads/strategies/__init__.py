@@ -1,0 +1,1 @@
+"""Training strategies: parameter server and all-reduce."""

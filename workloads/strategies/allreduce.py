@@ -1,0 +1,296 @@
+"""All-reduce: every worker keeps the whole model, and gradients go round a ring. No parameter servers.
+
+MultiWorkerMirroredStrategy in a custom loop: one graph function per step, one replica per worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.errors import RunFailed
+from driple.contracts.run_spec import JobSpec
+from driple.contracts.setting import CPU
+from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.watchdog import Peers, Watch
+from driple.workloads.strategies.allreduce_barrier import ANSWER_S, Meeting, silent
+from driple.workloads.strategies.ps_worker import Ending, Pace
+
+LINGER_S = 1.0
+"""How long a worker stays after its last step: the others may still be fetching their share of it."""
+LAST_RESORT_S = 5.0
+"""How long after the time limit the process ends without last words, if no thread could say them."""
+_FORM_RING = "TFE_EnableCollectiveOps"
+"""TensorFlow's function that returns when every worker is there."""
+
+
+def train_allreduce(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None = None) -> None:
+    """Runs worker `index` to its end."""
+    if graph_file is not None:
+        watch.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
+        _leave_graph(job, index, graph_file)
+    cluster = {"worker": list(job.addresses("worker"))}
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+    import tensorflow  # noqa: F401  (before the meeting: those who have met need not wait for each other to load it)
+
+    me = f"worker:{index}"
+    others = {task.task: task.address for task in job.tasks if task.task != me}
+    meeting = Meeting(me, job.task(me).address, others)
+    begin = time.monotonic()
+    watch.expect(job.start_timeout_s, lambda: _nobody(job, meeting))
+    meeting.hold()
+    left = _less_the_asking(begin + job.start_timeout_s - time.monotonic())
+    watch.expect(left, lambda: _no_ring(job, others))
+    with _clear_words(others):
+        strategy = _strategy(job, left)
+        _train(job, index, strategy, others, outbox, watch)
+
+
+def _train(job: JobSpec, index: int, strategy: Any, others: dict[str, str], outbox: Outbox, watch: Watch) -> None:
+    import tensorflow as tf
+
+    ending = Ending()
+
+    def lost(task: str) -> None:
+        if not ending.near:
+            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+
+    peers = Peers(others, lost)
+    watch.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
+    timed = job.run.measurement.duration_s is not None
+    read = _reader(job, index)
+    with strategy.scope():
+        step_op = _step_function(job, index, strategy, timed)
+    _barrier(strategy)
+    outbox.ready(tensorflow=tf.__version__)
+    pace = Pace(job.run.measurement)
+    done = 0
+    while True:
+        over = pace.over(done, time.monotonic())
+        if over and not timed:
+            break
+        watch.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
+        begin = time.monotonic_ns()
+        loss, votes = step_op(tf.constant(float(over)), read())
+        loss, votes = float(loss), float(votes)
+        outbox.step(done, done + 1, begin, time.monotonic_ns(), loss)
+        done += 1
+        if votes > 0:  # the sum of all workers' votes: all see it at the same step
+            break
+    ending.near = True
+    watch.expect(job.step_timeout_s, "trained to the end, but the other workers do not answer")
+    _barrier(strategy)
+    time.sleep(LINGER_S)
+    watch.leave(0)
+
+
+@contextlib.contextmanager
+def _clear_words(others: dict[str, str]) -> Iterator[None]:
+    """Turns what TensorFlow says of a ring that broke into a line about the worker that broke it."""
+    import tensorflow as tf
+
+    from driple.workloads.runtime.task import BETTER_WORDS_S
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        text = " ".join(re.sub(r"\{\{.*?\}\}", "", error.message).split())
+        gone = tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.CancelledError
+        if not isinstance(error, gone | tf.errors.DeadlineExceededError) and "Collective ops is aborted" not in text:
+            raise
+        time.sleep(BETTER_WORDS_S)  # the watch may know for certain who it is, and then leaves
+        named = {f"worker:{number}" for number in re.findall(r"/job:worker/replica:0/task:(\d+)", text)}
+        found = silent(others) or [f"{name} ({others[name]})" for name in sorted(named & set(others))]
+        who = f"{', '.join(found)} does not answer" if found else "a worker went away, and it is not known which"
+        raise RunFailed(f"the ring of workers broke: {who} (TensorFlow: {text[:200]})") from None
+
+
+@contextlib.contextmanager
+def _threads_run() -> Iterator[None]:
+    """While TensorFlow waits for the other workers, this process's own threads go on, and can end it with last words.
+
+    TensorFlow's Python makes that call with the interpreter held, for ever if a worker does not come. ctypes makes the
+    same call without. Where a version of TensorFlow has it elsewhere, it is left alone; the last resort remains.
+    """
+    try:
+        from tensorflow.python import pywrap_tfe
+
+        original = getattr(pywrap_tfe, _FORM_RING)
+        call = _without_interpreter()
+    except (ImportError, OSError, AttributeError):
+        yield
+        return
+    setattr(pywrap_tfe, _FORM_RING, call)
+    try:
+        yield
+    finally:
+        setattr(pywrap_tfe, _FORM_RING, original)
+
+
+def _without_interpreter() -> Callable[[Any, bytes], None]:
+    import tensorflow as tf
+
+    folder = Path(tf.sysconfig.get_lib())
+    functions = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"))
+    status = ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"))
+    enable = functions[_FORM_RING]
+    enable.argtypes, enable.restype = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p], None
+    status.TF_NewStatus.argtypes, status.TF_NewStatus.restype = [], ctypes.c_void_p
+    status.TF_GetCode.argtypes, status.TF_GetCode.restype = [ctypes.c_void_p], ctypes.c_int
+    status.TF_Message.argtypes, status.TF_Message.restype = [ctypes.c_void_p], ctypes.c_char_p
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.argtypes, name_of.restype = [ctypes.py_object], ctypes.c_char_p
+    pointer_of.argtypes, pointer_of.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+    def call(context: Any, server: bytes) -> None:
+        result = status.TF_NewStatus()
+        enable(pointer_of(context, name_of(context)), server, len(server), result)
+        code = status.TF_GetCode(result)
+        if code:
+            text = status.TF_Message(result).decode("utf-8", "replace")
+            raise tf.compat.v1.errors.exception_type_from_error_code(code)(None, None, text)
+
+    return call
+
+
+def _strategy(job: JobSpec, seconds: float) -> Any:
+    import tensorflow as tf
+
+    threads = job.run.measurement.threads
+    if threads:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    gpus = tf.config.list_physical_devices("GPU")
+    if job.run.setting.device != CPU and not gpus:
+        raise RunFailed(f"{job.run.setting} is a GPU setting, and TensorFlow finds no GPU on this host")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+    )
+    faulthandler.dump_traceback_later(seconds + LAST_RESORT_S, exit=True)  # its timer is no thread of Python's
+    try:
+        with _threads_run():
+            return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    except RuntimeError as error:
+        raise RunFailed(f"TensorFlow cannot form the ring: {' '.join(str(error).split())[:300]}") from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
+    """Gives a batch of the user's files at each call; nothing for synthetic input, which a step makes for itself.
+
+    The readers are written for TF1 graphs, so they run in one, beside the ring.
+    """
+    import tensorflow.compat.v1 as v1
+
+    from driple.workloads.data import inputs
+
+    data_dir = job.task(f"worker:{index}").data_dir
+    if data_dir is None:
+        return dict
+    with v1.Graph().as_default() as graph:
+        batch = inputs.batch_tensors(job.run.workload, seed=job.run.seed, worker=index, data_dir=data_dir)
+    session = v1.Session(graph=graph, config=v1.ConfigProto(device_count={"GPU": 0}))
+    return lambda: {name: v1.convert_to_tensor(array) for name, array in session.run(batch).items()}
+
+
+def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
+    """One step of all workers: gradients summed and applied; gives this worker's loss, and the votes to stop."""
+    import tensorflow as tf
+    import tf_keras
+
+    from driple.workloads.data import inputs
+    from driple.workloads.models import registry
+    from driple.workloads.runtime import optimisers
+
+    run = job.run
+    # Each worker sets its own weights: they must be the same. TensorFlow's own seed alone would not do it: the layers
+    # of tf_keras draw their seeds from a generator of its own.
+    tf_keras.utils.set_random_seed(run.seed * 1009 % 2**32)  # NumPy, which it seeds too, takes no more
+    network = registry.network(run.workload, code_path=job.code_path)
+    optimiser = optimisers.make_v2(run.workload.optimiser, registry.dataset_of(run.workload).kind)
+    optimiser.build(network.model.trainable_variables)
+
+    def replica_step(batch: Any) -> Any:
+        batch = batch or inputs.batch_tensors(run.workload, seed=run.seed, worker=index, data_dir=None)
+        with tf.GradientTape() as tape:
+            loss = network.loss(network(batch), batch)
+            share = loss / run.setting.workers  # the strategy sums gradients over workers
+        variables = network.model.trainable_variables
+        pairs = zip(tape.gradient(share, variables), variables, strict=True)
+        optimiser.apply_gradients([pair for pair in pairs if pair[0] is not None])
+        return loss
+
+    def step(vote: Any, batch: Any) -> Any:
+        loss = strategy.run(tf.autograph.experimental.do_not_convert(replica_step), args=(batch,))
+        # Where only a clock says when to stop, the workers must agree, or one would wait for ever in the next step.
+        votes = strategy.reduce(tf.distribute.ReduceOp.SUM, vote, axis=None) if timed else vote
+        return loss, votes
+
+    # AutoGraph has nothing to rewrite here, and trips over plain Python that it meets on the way. Traced at once: that
+    # is half a minute of work for the deepest models, and no part of the first step.
+    function = tf.function(step, autograph=False)
+    specs = {}
+    if job.task(f"worker:{index}").data_dir is not None:
+        for name, (shape, kind) in registry.input_shapes(run.workload).items():
+            specs[name] = tf.TensorSpec((run.workload.batch_size, *shape), kind)
+    function.get_concrete_function(tf.TensorSpec((), tf.float32), specs)
+    return function
+
+
+def _barrier(strategy: Any) -> None:
+    import tensorflow as tf
+
+    float(tf.function(lambda: strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0), axis=None))())
+
+
+_DIES_WITH_PARENT = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+    os._exit(1)
+from driple.workloads.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def _leave_graph(job: JobSpec, index: int, graph_file: Path) -> None:
+    """Leaves the worker's graph from a process of its own: this one must not be turned into a TF1 one.
+
+    However this task ends, nothing is left: the kernel ends that process with it, and the job goes through a pipe.
+    """
+    command = [sys.executable, "-c", _DIES_WITH_PARENT, str(os.getpid()), "graph", "--job", "/dev/stdin"]
+    command += ["--task", f"worker:{index}", "--out", str(graph_file)]
+    if subprocess.run(command, input=json.dumps(job.to_json()).encode(), check=False).returncode:
+        raise RunFailed(f"the graph could not be written to {graph_file}")
+
+
+def _less_the_asking(seconds: float) -> float:
+    """A time limit that leaves time to ask who does not answer, before the last words."""
+    return max(1.0, seconds - ANSWER_S)
+
+
+def _nobody(job: JobSpec, meeting: Meeting) -> str:
+    return f"gave up after {job.start_timeout_s:g} s: {', '.join(meeting.missing())} never answered"
+
+
+def _no_ring(job: JobSpec, others: dict[str, str]) -> str:
+    found = silent(others)
+    who = f"{', '.join(found)} came and does not answer any more" if found else "but every worker answers"
+    return f"gave up after {job.start_timeout_s:g} s: the ring of workers did not form; {who}"
+
+
+def _no_start(job: JobSpec, missing: Sequence[str]) -> str:
+    who = f"{', '.join(missing)} does not answer" if missing else "every worker answers"
+    return f"gave up after {job.start_timeout_s:g} s: the ring stands, but the job did not start; {who}"

@@ -1,0 +1,143 @@
+"""A task's TensorFlow server, and the whole life of a parameter server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Any
+
+from driple.contracts.errors import RunFailed
+from driple.contracts.run_spec import JobSpec
+from driple.contracts.setting import CPU
+from driple.workloads.graphs.graph_build import GLOBAL_STEP
+from driple.workloads.runtime import cluster
+from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.watchdog import Peers, Watch
+from driple.workloads.strategies import ps_barrier
+
+LAST_WORD_S = 1.0
+"""How long a worker's `done` may come after its connection is seen to close."""
+FAREWELL_S = 10.0
+"""How long a server waits for workers that are done to be gone; a worker that waits for its answer must get it."""
+STALL_MARGIN_S = 2.0
+"""What server 0 waits beyond a step's time limit: the worker that is stuck knows more, and speaks first."""
+
+
+def check_port(address: str) -> None:
+    """Fails at once if the task's port is taken: TensorFlow would say so only after seconds of loading."""
+    port = int(address.rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))  # as TensorFlow's server does, whatever the cluster spec says
+        except OSError as error:
+            raise RunFailed(
+                f"port {port} cannot be opened ({error.strerror}); end what uses it, or choose another"
+            ) from None
+
+
+def start_server(job: JobSpec, role: str, index: int) -> Any:
+    """TensorFlow's server of one task, listening."""
+    import tensorflow.compat.v1 as v1
+
+    config = v1.ConfigProto(intra_op_parallelism_threads=job.run.measurement.threads, allow_soft_placement=True)
+    config.gpu_options.allow_growth = True  # tasks may share a device
+    if role == "worker" and job.run.setting.device != CPU and not v1.config.list_physical_devices("GPU"):
+        # Soft placement would train on the CPU without a word.
+        raise RunFailed(f"{job.run.setting} is a GPU setting, and TensorFlow finds no GPU on this host")
+    try:
+        return v1.train.Server(v1.train.ClusterSpec(cluster.cluster_of(job)), role, index, config=config)
+    except v1.errors.OpError as error:
+        address = job.addresses(role)[index]
+        raise RunFailed(f"TensorFlow cannot listen at {address} ({error.message}); is the port in use?") from None
+
+
+def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
+    """Runs parameter server `index` until every worker has said that it is done.
+
+    SIGTERM ends it too: no handler is set, since a Python one would wait for a call of TensorFlow's to return.
+    """
+    import tensorflow.compat.v1 as v1
+
+    server = start_server(job, "ps", index)
+    outbox.ready(tensorflow=v1.__version__)
+    workers = job.run.setting.workers
+    done: set[int] = set()
+    gone = threading.Semaphore(0)
+
+    def lost(task: str) -> None:
+        if task.startswith("worker:"):
+            gone.release()
+        time.sleep(LAST_WORD_S)
+        role, _, number = task.partition(":")
+        if len(done) < workers and not (role == "worker" and int(number) in done):
+            watch.leave(1, f"{task} went away before it was done; its own last words say why")
+
+    watched = [task for task in job.tasks if task.task.startswith("worker:") or (task.task == "ps:0" and index > 0)]
+    peers = Peers({task.task: task.address for task in watched}, lost, job.step_timeout_s)
+    if index == 0:
+        threading.Thread(target=_watch_progress, args=(job, server, watch, peers), name="progress", daemon=True).start()
+    else:
+        watch.expect(job.start_timeout_s, lambda: _never_came(job, peers))
+        threading.Thread(target=_relax_when_complete, args=(watch, peers), name="complete", daemon=True).start()
+    with v1.Graph().as_default():
+        next_done = ps_barrier.hear_done(index)
+        with _own_session(server, index) as session:
+            while len(done) < workers:
+                done.add(int(session.run(next_done)))
+            deadline = time.monotonic() + FAREWELL_S
+            for _ in range(workers):
+                gone.acquire(timeout=max(0.0, deadline - time.monotonic()))
+            watch.leave(0)
+
+
+def _own_session(server: Any, index: int) -> Any:
+    """A session that sees this server alone, and so does not wait for the others."""
+    import tensorflow.compat.v1 as v1
+
+    return v1.Session(server.target, config=v1.ConfigProto(device_filters=[f"/job:ps/task:{index}"]))
+
+
+def _never_came(job: JobSpec, peers: Peers) -> str:
+    missing = peers.missing()
+    if missing:
+        return f"gave up after {job.start_timeout_s:g} s: {', '.join(missing)} never answered"
+    return f"gave up after {job.start_timeout_s:g} s: all tasks answer, but the job did not start"
+
+
+def _relax_when_complete(watch: Watch, peers: Peers) -> None:
+    while peers.missing():
+        time.sleep(0.5)
+    watch.relax()
+
+
+def _watch_progress(job: JobSpec, server: Any, watch: Watch, peers: Peers) -> None:
+    """On server 0, which keeps the global step: ends the job when that stands still.
+
+    It sees what no worker can tell: that all of them have stopped. One that is frozen while others go on is seen by
+    its peers' greetings.
+    """
+    import tensorflow.compat.v1 as v1
+
+    limit = job.step_timeout_s + STALL_MARGIN_S
+    watch.expect(job.start_timeout_s, lambda: _never_came(job, peers))
+    with v1.Graph().as_default():
+        with v1.device(cluster.server_device(0)):
+            # The same name on the same device is the same variable: this is the job's own.
+            step = v1.Variable(0, dtype=v1.int64, name=GLOBAL_STEP, use_resource=False, trainable=False)
+            value, known = step.read_value(), v1.is_variable_initialized(step)
+        with _own_session(server, 0) as session:
+            last = 0
+            started = False
+            while True:
+                time.sleep(min(1.0, limit / 4))
+                now = int(session.run(value)) if session.run(known) else 0
+                if not started and not peers.missing():
+                    started = True
+                    watch.expect(
+                        job.start_timeout_s + limit, "all tasks answer, but no step was ever done; it is stuck"
+                    )
+                if now != last:
+                    last = now
+                    watch.expect(limit, f"no step was done for {limit:g} s after step {last}: it is stuck")

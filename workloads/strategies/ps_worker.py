@@ -1,0 +1,157 @@
+"""A worker's life in a parameter-server job: wait for the others, step, say how each step went, say that it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from driple.contracts.run_spec import JobSpec, Measurement
+from driple.workloads.graphs import graph_build
+from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.watchdog import Peers, Watch
+from driple.workloads.strategies import ps_barrier
+from driple.workloads.strategies.ps_server import start_server
+
+
+class Pace:
+    """Decides how many steps a worker does: a number, or as many as begin within a time after warm-up."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self._warm_at: float | None = None
+
+    def over(self, done: int, now: float) -> bool:
+        """Whether `done` steps (warm-up included) are enough at time `now`, in seconds of any steady clock."""
+        measurement = self._measurement
+        if measurement.steps is not None:
+            return done >= measurement.warmup_steps + measurement.steps
+        if done < measurement.warmup_steps:
+            return False
+        if self._warm_at is None:
+            self._warm_at = now
+        assert measurement.duration_s is not None
+        return now - self._warm_at >= measurement.duration_s
+
+
+@dataclass
+class Ending:
+    """Tells threads that the end of others is no longer bad news."""
+
+    near: bool = False
+
+
+def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None = None) -> None:
+    """Runs worker `index` to its end.
+
+    Args:
+        graph_file: where to leave the graph that runs; None for nowhere.
+    """
+    import tensorflow.compat.v1 as v1
+
+    ending = Ending()
+
+    def lost(task: str) -> None:
+        if not ending.near:
+            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+
+    peers = Peers(
+        {task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost, job.step_timeout_s
+    )
+    watch.expect(job.start_timeout_s, lambda: _no_start(job, peers))
+    server = start_server(job, "worker", index)
+    built = graph_build.build(job, index)
+    if graph_file is not None:
+        from driple.workloads.graphs import graph_writer
+
+        graph_writer.write(graph_writer.of_replica(built, job, f"worker:{index}"), graph_file)
+    # Duration in lock-step: one clock decides for all, or those who go on would wait for ever for one who stopped.
+    agreed = job.run.measurement.duration_s is not None and built.chief_op is not None
+    with built.graph.as_default():
+        start = ps_barrier.start_barrier(job.run.setting.workers)
+        done_op = ps_barrier.say_done(index, job.run.setting.servers)
+        stop = ps_barrier.agreed_stop(built.train_op) if agreed else None
+    config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"], allow_soft_placement=True)
+    config.gpu_options.allow_growth = True
+    session = v1.Session(server.target, graph=built.graph, config=config)
+    _meet(session, index, built, start, stop)
+    outbox.ready(tensorflow=v1.__version__)
+    if built.chief_op is not None and index == 0:
+        threading.Thread(
+            target=_drive, args=(session, built.chief_op, ending, watch), name="chief", daemon=True
+        ).start()
+    _steps(session, job, index, built, stop, outbox, watch)
+    ending.near = True
+    watch.expect(job.step_timeout_s, "trained to the end, but the parameter servers do not answer")
+    with contextlib.suppress(v1.errors.OpError):  # its work is done, whatever becomes of the servers now
+        session.run(done_op)
+    watch.leave(0)
+
+
+def _meet(session: Any, index: int, built: graph_build.Replica, start: ps_barrier.Start, stop: Any) -> None:
+    if index == 0:
+        session.run([built.init_op, stop.init] if stop is not None else built.init_op)
+        session.run(start.let_in)
+    session.run(start.enter)
+    session.run(start.arrive)
+    if index == 0:
+        session.run(start.let_go)
+    session.run(start.go)
+
+
+def _steps(
+    session: Any, job: JobSpec, index: int, built: graph_build.Replica, stop: Any, outbox: Outbox, watch: Watch
+) -> None:
+    fetches = [built.train_op, built.loss, built.global_step, *([stop.at] if stop is not None else [])]
+    # A callable skips what session.run works out anew at every step: a millisecond of a step that can be ten.
+    step_op = session.make_callable(fetches)
+    pace = Pace(job.run.measurement)
+    done = 0
+    stop_at = 0
+    while True:
+        over = pace.over(done, time.monotonic())
+        if stop is not None:
+            if over and index == 0 and not stop_at:
+                # The others may be one step ahead of what worker 0 knows, and never two.
+                stop_at = done + 1
+                session.run(stop.choose, {stop.number: stop_at})
+            over = bool(stop_at) and done >= stop_at
+        if over:
+            return
+        watch.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
+        begin = time.monotonic_ns()
+        _, loss, global_step, *chosen = step_op()
+        end = time.monotonic_ns()
+        outbox.step(done, int(global_step), begin, end, float(loss))
+        done += 1
+        if chosen:
+            stop_at = int(chosen[0])
+
+
+def _drive(session: Any, chief_op: Any, ending: Ending, watch: Watch) -> None:
+    import tensorflow as tf
+
+    from driple.workloads.runtime.task import explain
+
+    apply_once = session.make_callable(chief_op)
+    while True:
+        try:
+            apply_once()
+        except tf.errors.OpError as error:
+            if ending.near:
+                return
+            time.sleep(1.0)  # a lost peer, if that is the cause, is the better message
+            watch.leave(1, f"the gradients could not be applied: {explain(error)}")
+
+
+def _no_start(job: JobSpec, peers: Peers) -> str:
+    missing = peers.missing()
+    if missing:
+        return f"gave up after {job.start_timeout_s:g} s: {', '.join(missing)} never answered"
+    return (
+        f"gave up after {job.start_timeout_s:g} s: every parameter server answers, but the job did not start; "
+        "another worker has not come, or some other program has a task's port"
+    )

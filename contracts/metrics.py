@@ -1,26 +1,35 @@
-"""The one ordered table of what Driple measures and predicts: 4 resources x 3 burst-idle-burst metrics.
+"""The table of what Driple measures and predicts. Datasets, inspectors and reports take names, units and order from it.
 
-Datasets, inspectors and reports take names, units and order from here and from nowhere else.
+A target is either a metric of a resource (burst duration, idle duration or burst level of GPU utilisation, network TX,
+...) or a quantity of its own, such as the step time. To add a resource, add a line to RESOURCES; to add another
+target, add a line to OTHER_TARGETS. The 12 published targets keep their order in PUBLISHED_COLUMNS.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
+
+DURATION = "duration"
+LEVEL = "level"
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Something of a host that a training job keeps busy in bursts."""
+    """A part of a host that a training job uses in bursts."""
 
     key: str
     """Prefix of its columns."""
     title: str
-    """How a person calls it."""
+    """Name for tables and axes."""
     amount_unit: str
-    """Unit of its burst amount."""
+    """Unit of its burst level."""
     amount_suffix: str
-    """The same unit as a column name says it."""
+    """The same unit in a column name."""
+    gpu_column: str
+    """The trace column that shows it on a GPU."""
+    cpu_column: str
+    """The trace column that shows it on a host without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -30,50 +39,60 @@ class BibMetric:
     key: str
     """`burst`, `idle` or `amount`."""
     title: str
-    """How a person calls it."""
+    """Name for tables and axes."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One of the 12 numbers: a metric of a resource."""
+    """One number that a dataset row holds and an inspector predicts."""
 
-    resource: Resource
-    metric: BibMetric
+    column: str
+    """Its column in datasets and predictions, with the unit in the name."""
+    unit: str
+    """The unit of its value, for people."""
+    title: str
+    """Name for tables and axes."""
+    kind: str
+    """`duration` (seconds, grows with the work of a step) or `level`."""
+    resource: Optional[Resource] = None
+    """None for a target that belongs to no resource."""
+    metric: Optional[BibMetric] = None
+    """None for a target that is not a burst metric."""
 
-    @property
-    def column(self) -> str:
-        """Its column in datasets and predictions, with the unit in the name."""
-        if self.metric is AMOUNT:
-            return f"{self.resource.key}_burst_{self.resource.amount_suffix}"
-        return f"{self.resource.key}_{self.metric.key}_s"
-
-    @property
-    def unit(self) -> str:
-        """The unit of its value, for people."""
-        return self.resource.amount_unit if self.metric is AMOUNT else "s"
-
-    @property
-    def title(self) -> str:
-        """For tables and axes."""
-        return f"{self.resource.title}, {self.metric.title}"
-
-
-GPU = Resource("gpu", "GPU utilisation", "%", "pct")
-GPU_MEMORY = Resource("gpu_mem", "GPU memory utilisation", "%", "pct")
-NET_TX = Resource("net_tx", "network TX", "B/s", "bytes_per_s")
-NET_RX = Resource("net_rx", "network RX", "B/s", "bytes_per_s")
 
 BURST = BibMetric("burst", "mean burst duration")
 IDLE = BibMetric("idle", "mean idle duration")
 AMOUNT = BibMetric("amount", "mean burst amount")
+METRICS: Tuple[BibMetric, ...] = (BURST, IDLE, AMOUNT)
+
+
+def burst_target(resource: Resource, metric: BibMetric) -> Target:
+    """The target of a metric of a resource."""
+    title = f"{resource.title}, {metric.title}"
+    if metric is AMOUNT:
+        column = f"{resource.key}_burst_{resource.amount_suffix}"
+        return Target(column, resource.amount_unit, title, LEVEL, resource, metric)
+    return Target(f"{resource.key}_{metric.key}_s", "s", title, DURATION, resource, metric)
+
+
+# Without a GPU, CPU time stands in for GPU utilisation. Resident memory is nearly constant and shows no bursts, so
+# memory utilisation comes from hardware counters or is null.
+GPU = Resource("gpu", "GPU utilisation", "%", "pct", "gpu_util_pct", "task_cpu_ns")
+GPU_MEMORY = Resource("gpu_mem", "GPU memory utilisation", "%", "pct", "gpu_mem_util_pct", "task_mem_traffic_bytes")
+NET_TX = Resource("net_tx", "network TX", "B/s", "bytes_per_s", "nic_tx_bytes", "nic_tx_bytes")
+NET_RX = Resource("net_rx", "network RX", "B/s", "bytes_per_s", "nic_rx_bytes", "nic_rx_bytes")
 
 RESOURCES: Tuple[Resource, ...] = (GPU, GPU_MEMORY, NET_TX, NET_RX)
-METRICS: Tuple[BibMetric, ...] = (BURST, IDLE, AMOUNT)
-TARGETS: Tuple[Target, ...] = tuple(Target(r, m) for r in RESOURCES for m in METRICS)
+OTHER_TARGETS: Tuple[Target, ...] = ()
+"""Targets that are not a metric of a resource. pipeline/bursts computes each of them from a run."""
+
+TARGETS: Tuple[Target, ...] = tuple(burst_target(r, m) for r in RESOURCES for m in METRICS) + OTHER_TARGETS
 COLUMNS: Tuple[str, ...] = tuple(target.column for target in TARGETS)
 TARGET_OF_COLUMN: Dict[str, Target] = {target.column: target for target in TARGETS}
 
-# The published datasets and checkpoint order their 12 labels otherwise: memory before GPU, RX before TX, idle before
-# burst. `labels[PUBLISHED_INDEX[i]]` is the value of `TARGETS[i]`.
-_PUBLISHED = tuple(Target(r, m) for r in (GPU_MEMORY, GPU, NET_RX, NET_TX) for m in (IDLE, BURST, AMOUNT))
-PUBLISHED_INDEX: Tuple[int, ...] = tuple(_PUBLISHED.index(target) for target in TARGETS)
+PUBLISHED_COLUMNS: Tuple[str, ...] = tuple(
+    burst_target(r, m).column for r in (GPU_MEMORY, GPU, NET_RX, NET_TX) for m in (IDLE, BURST, AMOUNT)
+)
+"""The 12 labels of the published datasets and checkpoint, in their order, by our column."""
+PUBLISHED_INDEX: Tuple[int, ...] = tuple(PUBLISHED_COLUMNS.index(name) for name in COLUMNS if name in PUBLISHED_COLUMNS)
+"""Where the published order has each of the 12, in the order of TARGETS: `labels[PUBLISHED_INDEX[i]]`."""

@@ -7,9 +7,9 @@ bursts are computed later and can be computed again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Dict, Tuple
 
-from driple.contracts.metrics import GPU, GPU_MEMORY, NET_RX, NET_TX, Resource
+from driple.contracts.metrics import Resource
 from driple.contracts.setting import CPU
 
 SCHEMA_VERSION = 1
@@ -77,20 +77,9 @@ STEP_COLUMNS: Tuple[Column, ...] = (
     Column("loss", GAUGE, "float32", "", "training loss of the step"),
 )
 
-_ON_GPU: Dict[str, str] = {
-    GPU.key: "gpu_util_pct",
-    GPU_MEMORY.key: "gpu_mem_util_pct",
-    NET_TX.key: "nic_tx_bytes",
-    NET_RX.key: "nic_rx_bytes",
-}
-# A machine without a GPU: CPU time stands in for GPU utilisation; resident memory is flat and stands in for nothing, so
-# memory utilisation is the hardware counters' or null.
-_ON_CPU: Dict[str, str] = {**_ON_GPU, GPU.key: "task_cpu_ns", GPU_MEMORY.key: "task_mem_traffic_bytes"}
+_BY_NAME: Dict[str, Column] = {column.name: column for column in TRACE_COLUMNS}
 
 
 def column_of(resource: Resource, device: str) -> Column:
     """The trace column that shows `resource` on a device kind (`cpu` or a GPU)."""
-    name = (_ON_CPU if device == CPU else _ON_GPU)[resource.key]
-    found: Optional[Column] = next((column for column in TRACE_COLUMNS if column.name == name), None)
-    assert found is not None
-    return found
+    return _BY_NAME[resource.cpu_column if device == CPU else resource.gpu_column]

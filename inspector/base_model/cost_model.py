@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
+from driple.contracts.metrics import AMOUNT, COLUMNS, DURATION, TARGETS
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
 from driple.inspector.data.node_features import KILOBYTE
 from driple.inspector.data.workload_features import FACTS
@@ -60,10 +60,10 @@ _CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
 _BYTES = {
     place: FACTS.index(_CROSSING[target.resource.key])
     for place, target in enumerate(TARGETS)
-    if target.metric is AMOUNT and target.resource.key in _CROSSING
+    if target.metric is AMOUNT and target.resource is not None and target.resource.key in _CROSSING
 }
 """Heights that a law is of, by place: the fact that says the bytes of a step."""
-_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.metric is not AMOUNT)
+_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.kind == DURATION)
 
 
 @dataclass(frozen=True)

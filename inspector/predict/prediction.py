@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.json_values import to_plain
-from driple.contracts.metrics import BURST, COLUMNS, IDLE, RESOURCES, Target
+from driple.contracts.metrics import BURST, COLUMNS, IDLE, RESOURCES, Target, burst_target
 
 if TYPE_CHECKING:
     from driple.inspector.predict.novelty import Near
@@ -81,7 +81,7 @@ class Answer:
     @property
     def cycle(self) -> Cycle | None:
         """None where no resource has both times."""
-        sums = [self.value(Target(one, BURST)) + self.value(Target(one, IDLE)) for one in RESOURCES]
+        sums = [self.value(burst_target(one, BURST)) + self.value(burst_target(one, IDLE)) for one in RESOURCES]
         known = [one for one in sums if not math.isnan(one)]
         return Cycle(sum(known) / len(known), min(known), max(known)) if known else None
 

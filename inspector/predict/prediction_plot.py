@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import matplotlib
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, BURST, GPU, IDLE, NET_RX, NET_TX, RESOURCES, Target
+from driple.contracts.metrics import AMOUNT, BURST, GPU, IDLE, NET_RX, NET_TX, RESOURCES, burst_target
 from driple.contracts.run_dir import replacing
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR
@@ -170,7 +170,7 @@ def _series(answers: Sequence[Answer], axes: Sequence[str]) -> list[Series]:
 
 
 def _bib(answer: Answer, resource: Any) -> tuple[float, float, float]:
-    burst, idle, amount = (answer.value(Target(resource, metric)) for metric in (BURST, IDLE, AMOUNT))
+    burst, idle, amount = (answer.value(burst_target(resource, metric)) for metric in (BURST, IDLE, AMOUNT))
     return burst, idle, amount
 
 

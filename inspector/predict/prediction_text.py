@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, RESOURCES, Resource, Target
+from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, RESOURCES, Resource, burst_target
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
@@ -111,7 +111,7 @@ def _table(answer: Answer) -> list[str]:
     for resource in RESOURCES:
         cells = [
             of_target(target, answer.value(target), answer.spread_of(target))
-            for target in (Target(resource, metric) for metric in (BURST, IDLE, AMOUNT))
+            for target in (burst_target(resource, metric) for metric in (BURST, IDLE, AMOUNT))
         ]
         rows.append([resource_name(resource, answer.question.setting), *cells])
     return aligned(rows, gap=3)

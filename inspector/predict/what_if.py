@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, Resource, Target
+from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, Resource, burst_target
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR, LIKE
 from driple.inspector.predict.number_format import NONE, figures, of_target, quantity
@@ -72,7 +72,7 @@ def first_role(answers: Sequence[Answer]) -> str:
 
 def _cells(answer: Answer) -> list[str]:
     def cell(resource: Resource, metric: str) -> str:
-        target = Target(resource, BURST if metric == "burst" else AMOUNT)
+        target = burst_target(resource, BURST if metric == "burst" else AMOUNT)
         return of_target(target, answer.value(target))
 
     cycle, rate, near = answer.cycle, answer.examples_per_s, answer.near

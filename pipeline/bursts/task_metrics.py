@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from driple.pipeline.traces.task_flows import FLOWS_RX, FLOWS_TX
 
 _KIND = {GPU.key: BUSY, GPU_MEMORY.key: BUSY, NET_TX.key: NETWORK, NET_RX.key: NETWORK}
 _FLOWS = {NET_TX.key: FLOWS_TX, NET_RX.key: FLOWS_RX}
+_FIELD = {BURST.key: "burst_s", IDLE.key: "idle_s", AMOUNT.key: "burst_amount"}
 _NS_PER_PERCENT = 1e7
 """Of one core: 10 ms of its time in a second."""
 
@@ -46,6 +47,10 @@ def step_time_s(run: Run, task: str) -> float | None:
     return float(np.mean(times)) if times else None
 
 
+OTHER_VALUES: dict[str, Callable[[Run, str], float | None]] = {}
+"""How to compute each target of contracts/metrics.py OTHER_TARGETS, by column, from a run and the name of a task."""
+
+
 def resource_series(run: Run, task: str) -> dict[str, Series | None]:
     """The series of each resource by its key, in the measured part; None where there is no such resource.
 
@@ -64,9 +69,11 @@ def task_metrics(run: Run, task: str) -> TaskMetrics:
     }
     targets: dict[str, float | None] = {}
     for target in TARGETS:
-        bib = bibs[target.resource.key]
-        value = {BURST.key: "burst_s", IDLE.key: "idle_s", AMOUNT.key: "burst_amount"}[target.metric.key]
-        targets[target.column] = None if bib is None else getattr(bib, value)
+        if target.resource is None or target.metric is None:
+            targets[target.column] = OTHER_VALUES[target.column](run, task)
+        else:
+            bib = bibs[target.resource.key]
+            targets[target.column] = None if bib is None else getattr(bib, _FIELD[target.metric.key])
     flags = (*run.tasks[task].flags, *(f"{key}:{flag}" for key, bib in bibs.items() if bib for flag in bib.flags))
     return TaskMetrics(targets, bibs, step_s, flags)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError, shown
-from driple.contracts.metrics import COLUMNS, PUBLISHED_INDEX
+from driple.contracts.metrics import PUBLISHED_COLUMNS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets.dataset_file import GROUPS, PUBLISHED, Graph, Row, graph_key
 from driple.pipeline.datasets.splits import SIDES
@@ -94,7 +94,7 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
                         "edges": len(graph["edge_src"]),
                         "flags": [UNITS_FLAG, *flags],
                         "split_random": side,
-                        **{column: float(label[index]) for column, index in zip(COLUMNS, PUBLISHED_INDEX, strict=True)},
+                        **{column: float(value) for column, value in zip(PUBLISHED_COLUMNS, label, strict=True)},
                     }
                 )
     if not found.rows:
@@ -161,11 +161,13 @@ def _arrays(path: Path, place: str, tensors: Sequence[Any]) -> Sequence[Any]:
     adjacency, features, labels = tensors
     graphs = adjacency.shape[0] if adjacency.ndim else 0
     nodes = adjacency.shape[-1] if adjacency.ndim else 0
-    wanted = ((graphs, nodes, nodes), (graphs, nodes, 3), (graphs, len(COLUMNS)))
+    wanted = ((graphs, nodes, nodes), (graphs, nodes, 3), (graphs, len(PUBLISHED_COLUMNS)))
     for tensor, shape in zip((adjacency, features, labels), wanted, strict=True):
         if tuple(tensor.shape) != shape:
             got = ", ".join(str(list(tensor.shape)) for tensor in tensors)
-            raise BadInput(f"{path}: {place}: expected [B, N, N], [B, N, 3] and [B, {len(COLUMNS)}], got {got}")
+            raise BadInput(
+                f"{path}: {place}: expected [B, N, N], [B, N, 3] and [B, {len(PUBLISHED_COLUMNS)}], got {got}"
+            )
     return [tensor.to(torch.float64).numpy() for tensor in tensors]
 
 

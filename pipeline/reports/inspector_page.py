@@ -13,7 +13,7 @@ from driple.pipeline.datasets.dataset_file import SIMULATED
 from driple.pipeline.reports.charts import Point, bars, lines, scatter
 from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.inspector_files import Files, Score, number, part, read_files, scores
-from driple.pipeline.reports.measured_tables import resource_title
+from driple.pipeline.reports.measured_tables import target_title
 from driple.pipeline.reports.number_text import UNKNOWN, amount, counted, duration, listed, percent, plain, with_unit
 from driple.pipeline.reports.page_layout import Report, Section, Watch
 
@@ -186,7 +186,7 @@ def _predictions(files: Files) -> Html:
             if true > 0:
                 worst.append((abs(predicted - true) / true, name, target, true, predicted))
         if points:
-            title = resource_title(target.resource, cpu, target.metric.title)
+            title = target_title(target, cpu)
             pictures.append(scatter(title, points, with_unit(target.unit), "true", "predicted"))
     worst.sort(key=lambda one: -one[0])
     rows = [

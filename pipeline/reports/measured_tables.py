@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from driple.contracts.metrics import NET_RX, NET_TX, RESOURCES, TARGETS, Resource
+from driple.contracts.metrics import NET_RX, NET_TX, RESOURCES, TARGETS, Resource, Target
 from driple.contracts.setting import CPU
 from driple.pipeline.bursts.burst_metrics import BURST, BURST_IDLE_BURST, IDLE, UNKNOWN
 from driple.pipeline.datasets.dataset_file import Row
@@ -78,7 +78,7 @@ def distributions(rows: Sequence[Row]) -> Html:
         known = [target for target in TARGETS if values(mine, target.column)]
         pictures = [
             histogram(
-                resource_title(target.resource, cpu, target.metric.title),
+                target_title(target, cpu),
                 values(mine, target.column),
                 with_unit(target.unit),
             )
@@ -184,6 +184,13 @@ def shared_facts(rows: Sequence[Row]) -> dict[str, Any]:
 def _histogram(title: str, rows: Sequence[Row], column: str, unit: str) -> Html | None:
     found = values(rows, column)
     return histogram(title, found, with_unit(unit)) if found else None
+
+
+def target_title(target: Target, cpu: bool) -> str:
+    """A target's title; on a machine without a GPU that of the CPU."""
+    if target.resource is None or target.metric is None:
+        return target.title
+    return resource_title(target.resource, cpu, target.metric.title)
 
 
 def resource_title(resource: Resource, cpu: bool, metric: str = "") -> str:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from driple.contracts.formats.trace import TRACE_COLUMNS, column_of
-from driple.contracts.metrics import COLUMNS, PUBLISHED_INDEX, TARGETS
+from driple.contracts.metrics import COLUMNS, GPU, GPU_MEMORY, PUBLISHED_INDEX, RESOURCES, TARGETS
 
 
 def test_twelve_targets_in_one_order_with_units_in_their_names() -> None:
@@ -20,15 +20,15 @@ def test_published_labels_are_found_where_the_published_order_has_them() -> None
         for resource in ("GPU memory utilisation", "GPU utilisation", "network RX", "network TX")
         for metric in ("idle", "burst", "amount")
     ]
-    ours = [f"{target.resource.title} {target.metric.key}" for target in TARGETS]
+    ours = [f"{target.resource.title} {target.metric.key}" for target in TARGETS if target.resource and target.metric]
     assert [published[index] for index in PUBLISHED_INDEX] == ours
 
 
 def test_every_resource_has_a_trace_column_on_every_device() -> None:
-    for target in TARGETS:
-        assert column_of(target.resource, "v100") in TRACE_COLUMNS
-        assert column_of(target.resource, "cpu") in TRACE_COLUMNS
-    assert column_of(TARGETS[0].resource, "cpu").name == "task_cpu_ns"
-    assert column_of(TARGETS[0].resource, "v100").name == "gpu_util_pct"
+    for resource in RESOURCES:
+        assert column_of(resource, "v100") in TRACE_COLUMNS
+        assert column_of(resource, "cpu") in TRACE_COLUMNS
+    assert column_of(GPU, "cpu").name == "task_cpu_ns"
+    assert column_of(GPU, "v100").name == "gpu_util_pct"
     # Resident memory is flat, and no stand-in for memory utilisation.
-    assert column_of(TARGETS[3].resource, "cpu").name == "task_mem_traffic_bytes"
+    assert column_of(GPU_MEMORY, "cpu").name == "task_mem_traffic_bytes"

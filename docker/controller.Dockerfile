@@ -1,5 +1,5 @@
 # What runs driple-run: driple without TensorFlow, and an SSH client. Built from the top of the checkout:
-#   docker build -f docker/controller.Dockerfile -t driple-controller:0.1.0 .
+#   docker build -f docker/controller.Dockerfile -t driple-controller:0.2.0 .
 # docs/DOCKER.md says how to pin the base by its digest.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
@@ -13,14 +13,18 @@ RUN python3 requirements.py setup.cfg >requirements.txt \
     && pip --python /opt/driple/bin/python3 install --only-binary :all: \
         --constraint constraints.txt --requirement requirements.txt \
     && pip install --constraint constraints.txt setuptools
-# The rooms as setup.cfg names them, and README.md, which it reads for the description.
-COPY pyproject.toml README.md ./
+# The folders that setup.cfg names, and README.md and LICENSE, which it reads.
+COPY pyproject.toml README.md LICENSE ./
+COPY driple driple
 COPY contracts contracts
 COPY agents agents
 COPY orchestrator orchestrator
 COPY workloads workloads
 COPY pipeline pipeline
 COPY inspector inspector
+COPY experiments experiments
+COPY inspectors inspectors
+COPY zoo_graphs zoo_graphs
 # Without isolation, so that the package is built by the setuptools of constraints.txt and by no newer one.
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
     && pip --python /opt/driple/bin/python3 install --no-deps wheels/*.whl \

@@ -1,6 +1,6 @@
 # What trains: TensorFlow, driple[workloads] and the sampler. Built from the top of the checkout:
-#   docker build -f docker/workload.Dockerfile --target task -t driple-task:0.1.0 .
-#   docker build -f docker/workload.Dockerfile --target host -t driple-host:0.1.0 .
+#   docker build -f docker/workload.Dockerfile --target task -t driple-task:0.2.0 .
+#   docker build -f docker/workload.Dockerfile --target host -t driple-host:0.2.0 .
 # For GPUs add: --build-arg TENSORFLOW='tensorflow[and-cuda]'
 # docs/DOCKER.md says how to pin the base by its digest.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
@@ -18,21 +18,25 @@ RUN python3 requirements.py setup.cfg workloads >requirements.txt \
     # Headers to compile operations against: 430 MB that no task reads.
     && rm -r /opt/driple/lib/python3*/site-packages/tensorflow/include \
     && pip install --constraint constraints.txt setuptools
-# The rooms as setup.cfg names them, and README.md, which it reads for the description.
-COPY pyproject.toml README.md ./
+# The folders that setup.cfg names, and README.md and LICENSE, which it reads.
+COPY pyproject.toml README.md LICENSE ./
+COPY driple driple
 COPY contracts contracts
 COPY agents agents
 COPY orchestrator orchestrator
 COPY workloads workloads
 COPY pipeline pipeline
 COPY inspector inspector
+COPY experiments experiments
+COPY inspectors inspectors
+COPY zoo_graphs zoo_graphs
 # Without isolation, so that the package is built by the setuptools of constraints.txt and by no newer one.
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels . \
     && pip --python /opt/driple/bin/python3 install --no-deps wheels/*.whl \
     && pip --python /opt/driple/bin/python3 check
 
 
-# Runs one task: docker run ... driple-task:0.1.0 python3 ...
+# Runs one task: docker run ... driple-task:0.2.0 python3 ...
 FROM ${PYTHON_IMAGE} AS task
 COPY --from=build /opt/driple /opt/driple
 # A task runs with the uid of whoever owns its run folder: that uid has no name here, and needs a home it can write to.

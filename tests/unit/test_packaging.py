@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-ROOMS = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "workloads")
+PACKAGES = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "workloads")
+DATA = ("experiments", "inspectors", "zoo_graphs")
 COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report")
 HEAVY = (
     "tensorflow",
@@ -54,17 +56,42 @@ def names(text: str) -> list[str]:
     return [re.split(r"[\s\[=<>;]", line)[0].lower() for line in lines]
 
 
-def test_every_room_is_a_package_and_linked_for_editors(checkout: Path, config: configparser.ConfigParser) -> None:
-    found = sorted(
+def test_every_folder_is_a_package_and_linked_for_editors(checkout: Path, config: configparser.ConfigParser) -> None:
+    found = [
         f"driple.{'.'.join(init.parent.relative_to(checkout).parts)}"
-        for room in ROOMS
-        for init in (checkout / room).rglob("__init__.py")
+        for package in PACKAGES
+        for init in (checkout / package).rglob("__init__.py")
+    ]
+    expected = ["driple", *found, *(f"driple.{name}" for name in DATA)]
+    assert sorted(config["options"]["packages"].split()) == sorted(expected)
+    linked = {path.name: path.resolve() for path in (checkout / "typings/driple").iterdir()}
+    assert linked == {
+        "__init__.py": checkout / "driple/__init__.py",
+        **{package: checkout / package for package in PACKAGES},
+    }
+    for folder in (*PACKAGES, *DATA):
+        assert f"driple.{folder} = {folder}" in config["options"]["package_dir"].splitlines()
+
+
+def test_no_two_modules_share_a_base_name(checkout: Path) -> None:
+    files = [path for package in PACKAGES for path in (checkout / package).rglob("*.py")]
+    count = Counter(path.stem for path in files)
+    shared = {name for name, times in count.items() if times > 1} - {"__init__", "cli", "base", "registry"}
+    assert not shared, sorted(str(path.relative_to(checkout)) for path in files if path.stem in shared)
+
+
+def test_public_names_are_importable_and_lazy(checkout: Path) -> None:
+    script = (
+        "import sys, driple\n"
+        f"print(*[name for name in {HEAVY} if name in sys.modules])\n"
+        "assert sorted(driple.__all__) == driple.__all__ and set(driple.__all__) <= set(dir(driple))\n"
+        "for name in driple.__all__: assert getattr(driple, name) is not None\n"
+        "try: driple.nothing\n"
+        "except AttributeError as error: print(error)\n"
     )
-    assert sorted(config["options"]["packages"].split()) == found
-    assert sorted(path.name for path in (checkout / "typings/driple").iterdir()) == sorted(ROOMS)
-    for room in ROOMS:
-        assert (checkout / "typings/driple" / room).resolve() == checkout / room
-        assert f"driple.{room} = {room}" in config["options"]["package_dir"].splitlines()
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "\nmodule 'driple' has no attribute 'nothing'\n"
 
 
 def test_declared_dependencies_include_what_the_project_was_asked_to_stand_on(
@@ -92,8 +119,8 @@ def test_ci_calls_the_test_command_of_the_readme_and_nothing_else(checkout: Path
 def test_every_command_is_protected_from_imports(checkout: Path, config: configparser.ConfigParser) -> None:
     commands = {
         path.stem
-        for room in ROOMS
-        for path in (checkout / room).rglob("cli*.py")
+        for package in PACKAGES
+        for path in (checkout / package).rglob("cli*.py")
         if path.stem == "cli" or path.stem.startswith("cli_")
     }
     protected = config["importlinter:contract:commands"]["protected_modules"].split()
@@ -130,28 +157,62 @@ def test_version_is_the_declared_one(config: configparser.ConfigParser) -> None:
     assert result.stdout == f"driple-run {config['metadata']['version']}\n"
 
 
-@pytest.mark.integration
-def test_a_wheel_holds_every_room_and_works_without_the_checkout(checkout: Path, tmp_path: Path) -> None:
-    source, unpacked = tmp_path / "source", tmp_path / "unpacked"
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of what git has, so that files which only lie about do not help."""
+    folder = tmp_path_factory.mktemp("wheel")
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, text=True, check=True)
     for name in filter(None, tracked.stdout.split("\0")):
         if not (checkout / name).exists():  # deleted, and not committed yet
             continue
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(checkout / name, source / name, follow_symlinks=False)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(checkout / name, folder / "source" / name, follow_symlinks=False)
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder),
+        str(folder / "source"),
+    ]
     result = subprocess.run(build, capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    shutil.unpack_archive(wheel, unpacked, "zip")
-    # -S and a plain path: the editable install of this checkout must not help.
-    script = (
-        f"import sys; sys.path[:0] = [{str(unpacked)!r}]; sys.path.append({sysconfig.get_path('purelib')!r})\n"
-        + "".join(f"import driple.{room}\nassert 'unpacked' in driple.{room}.__file__\n" for room in ROOMS)
-        + "from driple.orchestrator.cli import main\n"
-        f"sys.exit(main([{str(checkout / 'experiments/p2w2.yaml')!r}, '--dry-run']))"
-    )
-    run = [sys.executable, "-S", "-c", script]
-    result = subprocess.run(run, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "10 runs" in result.stdout
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+def test_a_wheel_predicts_and_plans_in_a_fresh_environment(checkout: Path, wheel: Path, tmp_path: Path) -> None:
+    venv, empty = tmp_path / "venv", tmp_path / "empty"
+    empty.mkdir()
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=100)
+    # An environment of its own: nothing of the user's home or of this checkout.
+    pip_settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), **pip_settings}
+
+    def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment, cwd=empty)
+
+    pins = checkout / "constraints.txt"
+    (torch,) = re.findall(r"^torch==[\d.]+$", pins.read_text(), flags=re.MULTILINE)
+    if pip("--no-deps", f"{torch}+cpu").returncode:
+        pytest.skip("pip finds no CPU build of torch here")
+    installed = pip("--constraint", str(pins), f"{wheel}[predict]")
+    assert installed.returncode == 0, installed.stderr
+
+    def run(*arguments: str) -> str:
+        own = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+        command = [str(venv / "bin" / arguments[0]), *arguments[1:]]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=100, env=own, cwd=empty)
+        assert result.returncode == 0, result.stderr
+        assert not list(empty.iterdir())
+        return result.stdout
+
+    for absent in ("tensorflow", "dgl", "tensorboard", "pandas"):
+        assert run("python", "-c", f"import importlib.util as u; print(u.find_spec({absent!r}))") == "None\n"
+    assert "resnet56 b64" in run("driple-predict", "--setting", "cpu-p2w2-1g", "resnet56", "--batch-size", "64")
+    assert "10 runs" in run("driple-run", "p2w2", "--dry-run")

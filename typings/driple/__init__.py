@@ -1,0 +1,1 @@
+../../driple/__init__.py

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.graph import DATA, check_graph_file
 from driple.pipeline.graph.output_sizes import output_bytes
 from driple.pipeline.graph.raw_graph import RawGraph
-
-SCHEMA = b"graph"
-SCHEMA_VERSION = b"1"
 
 
 def read(content: bytes, batch_size: int | None) -> RawGraph:
@@ -31,12 +29,7 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
     except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are no text
         raise BadInput("not a Parquet file (cut short?)") from None
-    metadata = table.schema.metadata or {}
-    if metadata.get(b"driple.schema") != SCHEMA:
-        raise BadInput("a Parquet file, but not of a graph")
-    if metadata.get(b"driple.schema_version") != SCHEMA_VERSION:
-        version = metadata.get(b"driple.schema_version", b"none").decode("utf-8", "replace")
-        raise BadInput(f"a graph of schema version {version}; this program reads {SCHEMA_VERSION.decode()}")
+    check_graph_file(table.schema.metadata or {}, table.column_names)
     if table.num_rows != 1:
         raise BadInput(f"{table.num_rows} graphs in a file that should have one")
     try:
@@ -58,7 +51,7 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
     for position in np.flatnonzero(~sized).tolist():
         sizes[position], sized[position] = output_bytes(shapes[position].as_py(), dtypes[position].as_py(), batch_size)
     ends = [edges.field(end).to_numpy(zero_copy_only=False).astype(np.int64) for end in ("src", "dst")]
-    data = np.array([kind == "data" for kind in edges.field("kind").to_pylist()], dtype=bool)
+    data = np.array([kind == DATA for kind in edges.field("kind").to_pylist()], dtype=bool)
 
     def tensor_bytes(op: int, output: int) -> float:
         return output_bytes(

@@ -16,6 +16,7 @@ from driple.pipeline.graph.op_frequencies import op_frequency, unknown_ops
 from driple.pipeline.graph.op_graph import FEATURES, Grouped, OpGraph, undirected
 from driple.pipeline.graph.published_frequencies import published_frequency
 from driple.pipeline.graph.raw_graph import choose
+from driple.pipeline.graph.stored_graph import stored_graph
 
 __all__ = [
     "FEATURES",
@@ -30,6 +31,7 @@ __all__ = [
     "read_graph",
     "recipe_of",
     "size_batches",
+    "stored_graph",
     "undirected",
     "unknown_ops",
 ]

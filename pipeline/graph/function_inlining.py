@@ -8,10 +8,11 @@ calls (of an input pipeline, of a gradient) stay shut, as part of their op.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graph.graphdef_fields import Message
+from driple.pipeline.graph.graphdef_proto import Message
 
 MAX_DEPTH = 40
 MAX_NODES = 500_000
@@ -37,7 +38,8 @@ class Node:
     device: str
     inputs: list[tuple[str, int]]
     """Data inputs: op and which of its outputs. Inside a function the output is not numbered: 0."""
-    attributes: dict[str, Message]
+    attributes: Mapping[str, Message]
+    """AttrValue by name. Use `get`: protobuf adds a missing key that is looked up with brackets."""
 
 
 def laid_open(graph: Message) -> list[Node]:
@@ -46,15 +48,8 @@ def laid_open(graph: Message) -> list[Node]:
     Raises:
         BadInput: a node without name or op, a function that calls itself, or more nodes than any graph has.
     """
-    functions = {
-        name: function
-        for library in graph.get("library", [])
-        for function in library.get("function", [])
-        for signature in function.get("signature", [])
-        for name in signature.get("name", [])
-    }
-    opened = _Opened(functions)
-    opened.add(graph.get("node", []), "", {}, "", 0)
+    opened = _Opened({function.signature.name: function for function in graph.library.function})
+    opened.add(graph.node, "", {}, "", 0)
     return opened.nodes
 
 
@@ -64,7 +59,7 @@ class _Opened:
         self._functions = functions
 
     def add(
-        self, messages: list[Message], prefix: str, arguments: dict[str, tuple[str, int]], device: str, depth: int
+        self, messages: Sequence[Message], prefix: str, arguments: dict[str, tuple[str, int]], device: str, depth: int
     ) -> None:
         if depth > MAX_DEPTH:
             raise BadInput(f"functions that call functions more than {MAX_DEPTH} deep (one that calls itself?)")
@@ -81,27 +76,22 @@ class _Opened:
     def _open(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
         """Adds the ops of a function; where its results come from."""
         function = self._functions[name]
-        names = [
-            argument
-            for signature in function["signature"]
-            for entry in signature.get("input_arg", [])
-            for argument in entry.get("name", [])[:1]
-        ]
+        names = [argument.name for argument in function.signature.input_arg]
         arguments = dict(zip(names, call.inputs[_CALLS.get(call.op, 0) :], strict=False))
-        self.add(function.get("node_def", []), prefix, arguments, call.device, depth + 1)
-        results = [text for entry in function.get("ret", []) for text in entry.get("value", [])]
+        self.add(function.node_def, prefix, arguments, call.device, depth + 1)
+        returned = (argument.name for argument in function.signature.output_arg)
+        results = [function.ret[argument] for argument in returned if argument in function.ret]
         found = [_input(text, prefix, arguments) for text in results]
         unfed = set(names) - set(arguments)
         return [item for text, item in zip(results, found, strict=True) if text.partition(":")[0] not in unfed]
 
 
 def _node(message: Message, prefix: str, arguments: dict[str, tuple[str, int]], device: str) -> Node:
-    name, op = _last(message, "name"), _last(message, "op")
+    name, op = message.name, message.op
     if not name or not op:
         raise BadInput(f"a node without {'an op' if name else 'a name'}{f': {shown(name)}' if name else ''}")
-    inputs = [_input(text, prefix, arguments) for text in message.get("input", []) if not text.startswith("^")]
-    attributes = {_last(entry, "key"): _last_message(entry) for entry in message.get("attr", [])}
-    return Node(prefix + name, op, _last(message, "device") or device, inputs, attributes)
+    inputs = [_input(text, prefix, arguments) for text in message.input if not text.startswith("^")]
+    return Node(prefix + name, op, message.device or device, inputs, message.attr)
 
 
 def _input(text: str, prefix: str, arguments: dict[str, tuple[str, int]]) -> tuple[str, int]:
@@ -117,17 +107,6 @@ def _called(node: Node, functions: dict[str, Message]) -> list[str]:
     if node.op not in _CALLS:
         return []
     values = [node.attributes[key] for key in sorted(node.attributes)]
-    references = [item for value in values for item in value.get("func", [])]
-    references += [item for value in values for part in value.get("list", []) for item in part.get("func", [])]
-    names = [_last(item, "name") for item in references]
-    return [name for name in names if name in functions]
-
-
-def _last(message: Message, key: str) -> str:
-    values = message.get(key)
-    return str(values[-1]) if values else ""
-
-
-def _last_message(entry: Message) -> Message:
-    values: list[Message] = entry.get("value", [])
-    return values[-1] if values else {}
+    references = [value.func for value in values if value.HasField("func")]
+    references += [reference for value in values for reference in value.list.func]
+    return [reference.name for reference in references if reference.name in functions]

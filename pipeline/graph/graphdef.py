@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graph import flops, protobuf_wire, prototext
+from driple.pipeline.graph import flops, graphdef_proto
 from driple.pipeline.graph.function_inlining import Node, laid_open
-from driple.pipeline.graph.graphdef_fields import GRAPH, Message
 from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
 from driple.pipeline.graph.output_types import output_dtypes
 from driple.pipeline.graph.raw_graph import RawGraph
@@ -27,13 +26,8 @@ def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
     Raises:
         BadInput: it is none, is cut short, has no nodes, or an input that is not there.
     """
-    try:
-        graph = prototext.parse(content.decode("utf-8"), GRAPH) if text else protobuf_wire.parse(content, GRAPH)
-    except UnicodeDecodeError:
-        raise BadInput("not a GraphDef in text form: not even text") from None
-    except BadInput as error:
-        raise BadInput(f"not a GraphDef{' in text form' if text else ''}: {error}") from None
-    if not graph.get("node"):
+    graph = graphdef_proto.parse(content, text=text)
+    if not graph.node:
         raise BadInput("not a GraphDef, or one without nodes")
     return _raw(laid_open(graph), batch_size)
 
@@ -108,12 +102,13 @@ def _devices(nodes: list[Node], index: dict[str, int]) -> list[str]:
         for position, node in enumerate(nodes):
             if devices[position]:
                 continue
-            names = [*_colocated(node.attributes.get("_class", {})), *[name for name, _ in node.inputs[:1]]]
+            names = [*_colocated(node), *[name for name, _ in node.inputs[:1]]]
             found = (devices[index[name]] for name in names if name in index)
             devices[position] = next(filter(None, found), "")
     return devices
 
 
-def _colocated(value: Message) -> list[str]:
-    groups = [group for part in value.get("list", []) for group in part.get("s", [])]
+def _colocated(node: Node) -> list[str]:
+    value = node.attributes.get("_class")
+    groups = [] if value is None else value.list.s
     return [group.decode("utf-8", "replace").removeprefix("loc:@") for group in groups]

@@ -5,7 +5,9 @@ The exceptions are the ops whose attributes mislead.
 
 from __future__ import annotations
 
-from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+from collections.abc import Mapping
+
+from driple.pipeline.graph.graphdef_proto import Message, dtype_name
 
 _BOOL = (
     "All Any Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot LoopCond InTopK "
@@ -54,7 +56,7 @@ _ATTRIBUTES = (
 _DEFAULTS = {"Shape": "int32", "ShapeN": "int32", "Size": "int32", "ArgMax": "int64", "ArgMin": "int64"}
 
 
-def output_dtypes(op: str, attributes: dict[str, Message], outputs: int) -> list[str | None]:
+def output_dtypes(op: str, attributes: Mapping[str, Message], outputs: int) -> list[str | None]:
     """A type for each output; None where it cannot be told."""
     if op == "SparseAccumulatorTakeGradient":
         return ["int64", *_of(attributes.get("dtype")), "int64"][:outputs]
@@ -68,10 +70,9 @@ def output_dtypes(op: str, attributes: dict[str, Message], outputs: int) -> list
 
 
 def _of(value: Message | None) -> list[str | None]:
-    if not value:
+    if value is None:
         return []
-    numbers = value.get("type") or [number for part in value.get("list", []) for number in part.get("type", [])]
-    return [dtype_name(number) for number in numbers]
+    return [dtype_name(number) for number in ([value.type] if value.HasField("type") else value.list.type)]
 
 
 def _spread(types: list[str | None], outputs: int) -> list[str | None]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from driple.pipeline.graph.function_inlining import Node
-from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+from driple.pipeline.graph.graphdef_proto import Message, dtype_name
 from driple.pipeline.graph.levels import LOOP_BACK, levels
 from driple.pipeline.graph.shape_rules import OpView, Shape, Values, follow
 
@@ -71,37 +71,35 @@ def _nth(items: Sequence[list[int] | None], position: int) -> list[int] | None:
 def _stated(node: Node) -> list[Shape] | None:
     value = node.attributes.get("_output_shapes")
     if value is not None:
-        return [shape_of(shape) for part in value.get("list", []) for shape in part.get("shape", [])]
+        return [shape_of(shape) for shape in value.list.shape]
     for key in ("value", "shape"):
-        found = node.attributes.get(key, {})
-        for tensor in found.get("tensor", []):
-            return [shape_of((tensor.get("tensor_shape") or [{}])[-1])]
-        for shape in found.get("shape", []):
-            return [shape_of(shape)]
+        value = node.attributes.get(key)
+        if value is not None and value.HasField("tensor"):
+            return [shape_of(value.tensor.tensor_shape)]
+        if value is not None and value.HasField("shape"):
+            return [shape_of(value.shape)]
     return None
 
 
 def _constant(node: Node) -> Values:
     """The elements of a small constant of whole numbers."""
-    for tensor in node.attributes.get("value", {}).get("tensor", []):
-        shape = shape_of((tensor.get("tensor_shape") or [{}])[-1])
-        dtype = dtype_name((tensor.get("dtype") or [0])[-1])
-        if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
-            return None
-        count = int(np.prod(shape, dtype=np.int64))
-        if not 0 <= count <= MOST_VALUES:
-            return None
-        packed: bytes = (tensor.get("tensor_content") or [b""])[-1]
-        if packed:
-            width = 4 if dtype == "int32" else 8
-            return [int(item) for item in np.frombuffer(packed[: count * width], dtype=f"<i{width}")]
-        items: list[int] = tensor.get("int_val") or tensor.get("int64_val") or [0]
-        return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one stands for those after it
-    return None
+    value = node.attributes.get("value")
+    if value is None or not value.HasField("tensor"):
+        return None
+    tensor = value.tensor
+    shape, dtype = shape_of(tensor.tensor_shape), dtype_name(tensor.dtype)
+    if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
+        return None
+    count = int(np.prod(shape, dtype=np.int64))
+    if not 0 <= count <= MOST_VALUES:
+        return None
+    if tensor.tensor_content:
+        width = 4 if dtype == "int32" else 8
+        return [int(item) for item in np.frombuffer(tensor.tensor_content[: count * width], dtype=f"<i{width}")]
+    items = list(tensor.int_val or tensor.int64_val or [0])
+    return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one stands for those after it
 
 
 def shape_of(message: Message) -> Shape:
     """A TensorShapeProto as a list."""
-    if (message.get("unknown_rank") or [0])[-1]:
-        return None
-    return [(dim.get("size") or [0])[-1] for dim in message.get("dim", [])]
+    return None if message.unknown_rank else [dim.size for dim in message.dim]

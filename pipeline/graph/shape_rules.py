@@ -6,10 +6,10 @@ An op that is not here, or whose inputs are not known, has outputs that are not 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from driple.pipeline.graph.graphdef_fields import Message
+from driple.pipeline.graph.graphdef_proto import Message
 
 Shape = list[int] | None
 """-1 for an unknown dimension, None for an unknown rank."""
@@ -24,23 +24,27 @@ class OpView:
     """What a rule sees of an op."""
 
     op: str
-    attributes: dict[str, Message]
+    attributes: Mapping[str, Message]
     shapes: list[Shape]
     """Of its inputs."""
     values: list[Values]
     """Of its inputs."""
 
     def flag(self, key: str) -> bool:
-        return bool((self.attributes.get(key, {}).get("b") or [0])[-1])
+        value = self.attributes.get(key)
+        return value is not None and bool(value.b)
 
     def number(self, key: str, default: int = 0) -> int:
-        return int((self.attributes.get(key, {}).get("i") or [default])[-1])
+        value = self.attributes.get(key)
+        return int(value.i) if value is not None and value.HasField("i") else default
 
     def numbers(self, key: str) -> list[int]:
-        return [item for part in self.attributes.get(key, {}).get("list", []) for item in part.get("i", [])]
+        value = self.attributes.get(key)
+        return [] if value is None else list(value.list.i)
 
     def text(self, key: str, default: str) -> str:
-        return bytes((self.attributes.get(key, {}).get("s") or [default.encode()])[-1]).decode("ascii", "replace")
+        value = self.attributes.get(key)
+        return str(value.s.decode("ascii", "replace")) if value is not None and value.HasField("s") else default
 
 
 Rule = Callable[[OpView], list[Shape]]

@@ -1,7 +1,7 @@
 """The messages of TensorFlow's GraphDef that we read, for the protobuf package, without TensorFlow.
 
-Fields that are not listed are skipped. With the protobuf package a binary graph is read 2.4 to 4 times as fast as with a
-parser in Python, in half the memory, and a text graph half as fast (`benchmarks/graphdef_reading.py`).
+Fields that are not listed are skipped. With the protobuf package a binary graph is read 2.4 to 4 times as fast as
+with a parser in Python, in half the memory, and a text graph half as fast (`benchmarks/graphdef_reading.py`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from driple.contracts.installed_data import installed_data
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.sharding import Sharding
-from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
+from driple.contracts.zoo import DATASETS, MAX_BATCH_SIZE, MODELS, ordinary_size
 from driple.pipeline.graph.op_graph import OpGraph
 from driple.pipeline.graph.raw_graph import RawGraph, choose
 
@@ -104,9 +104,9 @@ class StoredGraph:
             names=[*map(str, range(len(self.ops))), *sink],
             ops=[*self.ops, *sink],
             devices=[*(named[place] for place in self.place.tolist()), *["/job:ps/task:0" for _ in sink]],
-            bytes=np.append(own, [0.0 for _ in sink]),
-            sized=np.append(self.sized, [True for _ in sink]),
-            flops=np.append(self.flops.at(batch_size), [np.nan for _ in sink]),
+            bytes=np.append(own, np.zeros(len(sink))),
+            sized=np.append(self.sized, np.ones(len(sink), dtype=bool)),
+            flops=np.append(self.flops.at(batch_size), np.full(len(sink), np.nan)),
             edges=np.concatenate([self.edges, sent]),
             edge_outputs=np.concatenate([self.edge_outputs, self.sent[:, 1]]),
             tensor_bytes=lambda op, output: tensors.get((op, output), float(own[op])),
@@ -135,7 +135,7 @@ def stored_graph(workload: Workload, setting: Setting, folder: Path | None = Non
 def is_default(workload: Workload) -> bool:
     """Whether a workload has the dataset, size, width and optimiser for which graphs are stored."""
     model = MODELS.get(workload.model)
-    if model is None or workload.dataset != model.datasets[0]:
+    if model is None or workload.dataset != model.datasets[0] or not 1 <= workload.batch_size <= MAX_BATCH_SIZE:
         return False
     default = Workload(model.name, model.datasets[0], workload.batch_size)
     size = workload.image_size or workload.sequence_length

@@ -9,10 +9,19 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
-from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, RATING, SEQUENCE, find_model, ordinary_size
+from driple.contracts.zoo import (
+    DATASETS,
+    MAX_BATCH_SIZE,
+    MODELS,
+    OPTIMISERS,
+    RATING,
+    SEQUENCE,
+    find_model,
+    ordinary_size,
+)
 
 LIMITS: dict[str, tuple[float, int]] = {
-    "batch_size": (1, 2**24),
+    "batch_size": (1, MAX_BATCH_SIZE),
     "image_size": (1, 4096),
     "sequence_length": (1, 65536),
     "width": (0.01, 64),

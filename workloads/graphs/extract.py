@@ -18,7 +18,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, DripleError, RunFailed, shown
 from driple.contracts.run_dir import file_name
 from driple.contracts.run_spec import JobSpec
-from driple.workloads.runtime.task import prepare_environment
+from driple.workloads.frameworks.registry import framework_of
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _check(job: JobSpec, task: str) -> None:
 
 
 def _load() -> None:
-    prepare_environment(gpu=None)
+    framework_of("tensorflow").prepare_environment(gpu=None)
     from driple.workloads.graphs import graph_build
 
     with _quiet():

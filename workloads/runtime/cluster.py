@@ -8,13 +8,14 @@ from typing import Any
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.sharding import Sharding
+from driple.contracts.strategy import STRATEGIES
 
 SERVER_DEVICE = "/job:ps/replica:0/device:CPU:0"
 
 
 def cluster_of(job: JobSpec) -> dict[str, list[str]]:
     """Addresses by role, as TensorFlow wants them."""
-    roles = {role: list(job.addresses(role)) for role in ("ps", "worker")}
+    roles = {role: list(job.addresses(role)) for role in STRATEGIES[job.run.workload.strategy].roles}
     return {role: addresses for role, addresses in roles.items() if addresses}
 
 

@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from driple.contracts.errors import RunFailed
-from driple.workloads.runtime.watchdog import GREETING
+from driple.workloads.runtime.watchdog import GREETING, port_taken
 
 RETRY_S = 0.1
 ANSWER_S = 2.0
@@ -34,9 +33,7 @@ class Meeting:
         try:
             self._listener = socket.create_server(("", int(port)), family=family)
         except OSError as error:
-            raise RunFailed(
-                f"port {port} cannot be opened ({error.strerror}); end what uses it, or choose another"
-            ) from None
+            raise port_taken(int(port), error) from None
 
     def missing(self) -> list[str]:
         """Who has not been met yet, with addresses."""

@@ -18,9 +18,9 @@ from driple.workloads.strategies.allreduce_barrier import Meeting
 
 PROLOGUE = """
 import sys, time, pathlib
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Watch
-watch = Watch(Outbox(pathlib.Path(sys.argv[1]), "worker:0"))
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import Watchdog
+watchdog = Watchdog(TaskOutput(pathlib.Path(sys.argv[1]), "worker:0"))
 """
 
 
@@ -31,14 +31,14 @@ def run(program: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
 
 
 def test_a_time_limit_ends_a_task_whose_main_thread_waits_for_ever(tmp_path: Path) -> None:
-    program = "watch.expect(60, 'no'); watch.expect(0.1, lambda: 'too late'); time.sleep(60)"
+    program = "watchdog.expect(60, 'no'); watchdog.expect(0.1, lambda: 'too late'); time.sleep(60)"
     code, words, finished = run(program, tmp_path)
     assert (code, words) == (1, "worker:0: too late\n")
     assert (finished["exit_code"], finished["message"]) == (1, "too late")
 
 
 def test_nothing_ends_a_task_that_is_in_time(tmp_path: Path) -> None:
-    program = "watch.expect(0.3, 'no'); watch.relax(); time.sleep(0.6); watch.leave(0)"
+    program = "watchdog.expect(0.3, 'no'); watchdog.relax(); time.sleep(0.6); watchdog.leave(0)"
     assert run(program, tmp_path)[:2] == (0, "")
 
 
@@ -46,7 +46,7 @@ def test_only_the_first_last_words_are_heard(tmp_path: Path) -> None:
     program = """
 import threading
 for number in range(8):
-    threading.Thread(target=watch.leave, args=(1, f"words\\nof {number}")).start()
+    threading.Thread(target=watchdog.leave, args=(1, f"words\\nof {number}")).start()
 time.sleep(60)
 """
     code, words, _ = run(program, tmp_path)
@@ -55,7 +55,7 @@ time.sleep(60)
 
 
 def test_a_closed_stdin_ends_a_task(tmp_path: Path) -> None:
-    code, words, _ = run("watch.end_with_stdin(); time.sleep(60)", tmp_path)
+    code, words, _ = run("watchdog.end_with_stdin(); time.sleep(60)", tmp_path)
     assert code == 1 and "stdin was closed" in words
 
 

@@ -1,9 +1,9 @@
-"""The nodes of a GraphDef with the functions that they call laid open.
+"""Inlines the functions that the nodes of a GraphDef call.
 
-A call (PartitionedCall, StatefulPartitionedCall, While, If, Case, or an op that is itself the name of a function) stays
-as an op. The ops of what it calls are put beside it: they take what the call was given and the call takes what they
-return. So a body counts once, however often it would run, and both branches of a choice count. Functions that are no
-calls (of an input pipeline, of a gradient) stay shut, as part of their op.
+A call (PartitionedCall, StatefulPartitionedCall, While, If, Case, or an op named after a function) stays as an op. The
+ops of the function are added after it: they take the inputs of the call, and the call takes their results. So a loop
+body counts once, however often it runs, and both branches of a condition count. Functions that are not called by these
+ops (of input pipelines, of gradients) are not inlined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from driple.pipeline.graph.graphdef_proto import Message
 
 MAX_DEPTH = 40
 MAX_NODES = 500_000
-# How many of a call's inputs are not arguments of what it calls: a choice has its selector first.
+# Number of leading inputs that are not arguments of the function: the selector of a condition.
 _CALLS = {
     "PartitionedCall": 0,
     "StatefulPartitionedCall": 0,
@@ -37,23 +37,23 @@ class Node:
     op: str
     device: str
     inputs: list[tuple[str, int]]
-    """Data inputs: op and which of its outputs. Inside a function the output is not numbered: 0."""
+    """Data inputs: op and output. Inside a function outputs are not numbered: 0."""
     attributes: Mapping[str, Message]
     """AttrValue by name. Use `get`: protobuf adds a missing key that is looked up with brackets."""
 
 
-def laid_open(graph: Message) -> list[Node]:
-    """All nodes, those of called functions behind their call.
+def inline_functions(graph: Message) -> list[Node]:
+    """All nodes, those of a called function after the call.
 
     Raises:
-        BadInput: a node without name or op, a function that calls itself, or more nodes than any graph has.
+        BadInput: a node without name or op, a recursive function, or too many nodes.
     """
-    opened = _Opened({function.signature.name: function for function in graph.library.function})
-    opened.add(graph.node, "", {}, "", 0)
-    return opened.nodes
+    inliner = _Inliner({function.signature.name: function for function in graph.library.function})
+    inliner.add(graph.node, "", {}, "", 0)
+    return inliner.nodes
 
 
-class _Opened:
+class _Inliner:
     def __init__(self, functions: dict[str, Message]) -> None:
         self.nodes: list[Node] = []
         self._functions = functions
@@ -64,17 +64,17 @@ class _Opened:
         if depth > MAX_DEPTH:
             raise BadInput(f"functions that call functions more than {MAX_DEPTH} deep (one that calls itself?)")
         if len(self.nodes) + len(messages) > MAX_NODES:
-            raise BadInput(f"more than {MAX_NODES} ops with its functions laid open")
+            raise BadInput(f"more than {MAX_NODES} ops with its functions inlined")
         for message in messages:
             node = _node(message, prefix, arguments, device)
             self.nodes.append(node)
             returned: list[tuple[str, int]] = []
             for position, name in enumerate(_called(node, self._functions)):
-                returned += self._open(node, name, f"{node.name}/{name}#{position}/", depth)
+                returned += self._inline(node, name, f"{node.name}/{name}#{position}/", depth)
             node.inputs = node.inputs[: _CALLS.get(node.op, 0)] + returned if returned else node.inputs
 
-    def _open(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
-        """Adds the ops of a function; where its results come from."""
+    def _inline(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
+        """Adds the ops of a function and returns the sources of its results."""
         function = self._functions[name]
         names = [argument.name for argument in function.signature.input_arg]
         arguments = dict(zip(names, call.inputs[_CALLS.get(call.op, 0) :], strict=False))

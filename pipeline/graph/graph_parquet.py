@@ -15,10 +15,10 @@ from driple.pipeline.graph.raw_graph import RawGraph
 
 
 def read(content: bytes, batch_size: int | None) -> RawGraph:
-    """What the file says; its workload's batch size stands in for unknown first dimensions, unless one is given.
+    """Reads a file. Unknown first dimensions count as `batch_size`, or as the batch size of the file's workload.
 
     Raises:
-        BadInput: not such a file, of another version, cut short, or with more or less than one graph.
+        BadInput: not a graph file, another version, cut short, or not exactly one graph.
     """
     try:
         arrow = importlib.import_module("pyarrow")
@@ -27,7 +27,7 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
         raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
     try:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
-    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are no text
+    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are not text
         raise BadInput("not a Parquet file (cut short?)") from None
     check_graph_file(table.schema.metadata or {}, table.column_names)
     if table.num_rows != 1:
@@ -35,7 +35,7 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
     try:
         return _raw(table, batch_size)
     except (arrow.ArrowException, KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput("a graph file that lacks columns or has values of another type") from None
+        raise BadInput("a graph file that lacks columns or has values of the wrong type") from None
 
 
 def _raw(table: Any, batch_size: int | None) -> RawGraph:

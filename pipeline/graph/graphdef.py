@@ -1,7 +1,7 @@
 """Reads a GraphDef (.pb, .pbtxt) without TensorFlow.
 
-Control inputs (`^name`) are dropped, `name:1` is an edge from `name`. An op without a device is where its colocation
-group is (`loc:@name`), else where its first input is.
+Control inputs (`^name`) are dropped; `name:1` is an edge from `name`. An op without a device gets that of its
+colocation group (`loc:@name`), else that of its first input.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
 from driple.pipeline.graph import flops, graphdef_proto
-from driple.pipeline.graph.function_inlining import Node, laid_open
+from driple.pipeline.graph.function_inlining import Node, inline_functions
 from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
 from driple.pipeline.graph.output_types import output_dtypes
 from driple.pipeline.graph.raw_graph import RawGraph
@@ -21,15 +21,15 @@ from driple.pipeline.graph.shape_inference import output_shapes
 
 
 def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
-    """What the GraphDef says.
+    """Reads a GraphDef.
 
     Raises:
-        BadInput: it is none, is cut short, has no nodes, or an input that is not there.
+        BadInput: not a GraphDef, cut short, without nodes, or with an input that does not exist.
     """
     graph = graphdef_proto.parse(content, text=text)
     if not graph.node:
         raise BadInput("not a GraphDef, or one without nodes")
-    return _raw(laid_open(graph), batch_size)
+    return _raw(inline_functions(graph), batch_size)
 
 
 def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
@@ -98,7 +98,7 @@ def _flops(
 
 def _devices(nodes: list[Node], index: dict[str, int]) -> list[str]:
     devices = [node.device for node in nodes]
-    for _ in range(2):  # what an op is colocated with may find its own device in the first round
+    for _ in range(2):  # an op of the group may get its own device in the first round
         for position, node in enumerate(nodes):
             if devices[position]:
                 continue

@@ -1,6 +1,6 @@
-"""The types of an op's outputs from its attributes: what TensorFlow knows from its registry of ops, in a few rules.
+"""Output types of an op from its attributes: a few rules in place of TensorFlow's op registry.
 
-The exceptions are the ops whose attributes mislead.
+The tables are the exceptions: ops whose attributes do not name the output type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIXED = {
     "Rank": ("int32",),
     "Where": ("int64",),
 }
-# What follows the first output, whose type the attributes say.
+# Types of the outputs after the first.
 _LATER = {"Merge": "int32", "TopKV2": "int32"}
 _LATER_ATTRIBUTE = {
     "Unique": "out_idx",
@@ -57,7 +57,7 @@ _DEFAULTS = {"Shape": "int32", "ShapeN": "int32", "Size": "int32", "ArgMax": "in
 
 
 def output_dtypes(op: str, attributes: Mapping[str, Message], outputs: int) -> list[str | None]:
-    """A type for each output; None where it cannot be told."""
+    """The type of each output; None if unknown."""
     if op == "SparseAccumulatorTakeGradient":
         return ["int64", *_of(attributes.get("dtype")), "int64"][:outputs]
     if op in _FIXED:
@@ -76,6 +76,6 @@ def _of(value: Message | None) -> list[str | None]:
 
 
 def _spread(types: list[str | None], outputs: int) -> list[str | None]:
-    """As many as there are outputs: the last one stands for those after it."""
+    """One type per output: the last one repeats."""
     last = types[-1] if types else None
     return [*types, *[last] * (outputs - len(types))][:outputs]

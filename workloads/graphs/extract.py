@@ -127,7 +127,7 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
     built = graph_build.build(job, int(task.partition(":")[2]), to_run=False)
     try:
         with np.errstate(over="raise"):  # TensorFlow's formulas are NumPy's integers
-            graph = graph_writer.of_replica(built, job, task)
+            graph = graph_writer.of_worker(built, job, task)
         graph_writer.write(graph, out)
     except ArithmeticError:
         too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"

@@ -14,7 +14,7 @@ from driple.contracts.formats import graph as graph_format
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import JobSpec
-from driple.workloads.graphs.graph_build import Replica
+from driple.workloads.graphs.graph_build import WorkerGraph
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Graph:
     edges: list[Edge]
 
 
-def of_replica(replica: Replica, job: JobSpec, task: str) -> Graph:
+def of_worker(replica: WorkerGraph, job: JobSpec, task: str) -> Graph:
     """The training graph of a worker: all that its step, and in sync mode the update, depends on."""
     import tensorflow.compat.v1 as v1
 

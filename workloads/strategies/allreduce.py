@@ -23,7 +23,7 @@ from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.runtime.task_output import TaskOutput
 from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog
-from driple.workloads.strategies.allreduce_barrier import ANSWER_S, Meeting, silent
+from driple.workloads.strategies.allreduce_barrier import ANSWER_S, StartBarrier, silent
 from driple.workloads.strategies.base import Task, TrainingStrategy
 from driple.workloads.strategies.ps_worker import Ending, Pace
 
@@ -55,10 +55,10 @@ def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog
 
     me = f"worker:{index}"
     others = {task.task: task.address for task in job.tasks if task.task != me}
-    meeting = Meeting(me, job.task(me).address, others)
+    barrier = StartBarrier(me, job.task(me).address, others)
     begin = time.monotonic()
-    watchdog.expect(job.start_timeout_s, lambda: _nobody(job, meeting))
-    meeting.hold()
+    watchdog.expect(job.start_timeout_s, lambda: _nobody(job, barrier))
+    barrier.wait()
     left = _less_the_asking(begin + job.start_timeout_s - time.monotonic())
     watchdog.expect(left, lambda: _no_ring(job, others))
     with _clear_words(others):
@@ -291,8 +291,8 @@ def _less_the_asking(seconds: float) -> float:
     return max(1.0, seconds - ANSWER_S)
 
 
-def _nobody(job: JobSpec, meeting: Meeting) -> str:
-    return f"gave up after {job.start_timeout_s:g} s: {', '.join(meeting.missing())} never answered"
+def _nobody(job: JobSpec, barrier: StartBarrier) -> str:
+    return f"gave up after {job.start_timeout_s:g} s: {', '.join(barrier.missing())} never answered"
 
 
 def _no_ring(job: JobSpec, others: dict[str, str]) -> str:

@@ -20,7 +20,7 @@ ANSWER_S = 2.0
 _HELLO = b"driple "
 
 
-class Meeting:
+class StartBarrier:
     """One worker's part in it."""
 
     def __init__(self, task: str, address: str, others: Mapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class Meeting:
         met = self._heard & self._reached
         return [f"{name} ({address})" for name, address in self._others.items() if name not in met]
 
-    def hold(self) -> None:
+    def wait(self) -> None:
         """Returns when all have met, and the port is free again. Whoever calls sets the time limit."""
         listening = threading.Thread(target=self._listen, name="meeting", daemon=True)
         listening.start()

@@ -68,7 +68,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     if graph_file is not None:
         from driple.workloads.graphs import graph_writer
 
-        graph_writer.write(graph_writer.of_replica(built, job, f"worker:{index}"), graph_file)
+        graph_writer.write(graph_writer.of_worker(built, job, f"worker:{index}"), graph_file)
     # Duration in lock-step: one clock decides for all, or those who go on would wait for ever for one who stopped.
     agreed = job.run.measurement.duration_s is not None and built.chief_op is not None
     with built.graph.as_default():
@@ -92,7 +92,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     watchdog.leave(0)
 
 
-def _meet(session: Any, index: int, built: graph_build.Replica, start: ps_barrier.Start, stop: Any) -> None:
+def _meet(session: Any, index: int, built: graph_build.WorkerGraph, start: ps_barrier.Start, stop: Any) -> None:
     if index == 0:
         session.run([built.init_op, stop.init] if stop is not None else built.init_op)
         session.run(start.let_in)
@@ -107,7 +107,7 @@ def _steps(
     session: Any,
     job: JobSpec,
     index: int,
-    built: graph_build.Replica,
+    built: graph_build.WorkerGraph,
     stop: Any,
     output: TaskOutput,
     watchdog: Watchdog,

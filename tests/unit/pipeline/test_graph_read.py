@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from driple.contracts.errors import BadInput, DripleError
 from driple.pipeline.graph import graphdef_proto
-from driple.pipeline.graph.function_inlining import laid_open
+from driple.pipeline.graph.function_inlining import inline_functions
 from driple.pipeline.graph.public import OpGraph, read_graph
 from driple.pipeline.graph.shape_inference import output_shapes
 
@@ -172,7 +172,7 @@ def test_the_rules_of_shapes(op: str, inputs: tuple[str, ...], more: str, expect
     text += node("y", "Placeholder", more=given % "dim { size: 1 } dim { size: 5 }")
     text += ints("to", 2, -1) + ints("order", 2, 0, 1) + ints("first", 0)
     text += ints("b", 1, 1) + ints("e", 2, 2) + ints("s", 1, 1) + node("z", op, inputs, more)
-    nodes = laid_open(graphdef_proto.parse(text.encode(), text=True))
+    nodes = inline_functions(graphdef_proto.parse(text.encode(), text=True))
     assert output_shapes(nodes, {item.name: position for position, item in enumerate(nodes)})[-1] == [expected]
 
 
@@ -334,7 +334,7 @@ def test_a_parquet_file_of_something_else(tmp_path: Path, graphs: Path) -> None:
         (pa.concat_tables([table, table]), "2 graphs in a file that should have one"),
         (table.slice(0, 0), "0 graphs"),
         (table.drop_columns(["edges"]), "lacks columns"),
-        (pa.Table.from_pylist([row], schema=table.schema), "values of another type"),
+        (pa.Table.from_pylist([row], schema=table.schema), "values of the wrong type"),
     ):
         pq.write_table(other, path)
         with pytest.raises(BadInput, match=said):

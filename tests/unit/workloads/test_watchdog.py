@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from driple.workloads.runtime.watchdog import Peers
-from driple.workloads.strategies.allreduce_barrier import Meeting
+from driple.workloads.strategies.allreduce_barrier import StartBarrier
 
 PROLOGUE = """
 import sys, time, pathlib
@@ -85,23 +85,23 @@ def test_a_peer_that_never_was_there_is_missing_and_not_lost() -> None:
         assert peers.missing() == [f"ps:0 ({address})"]
 
 
-def test_a_meeting_ends_when_all_have_met_and_frees_the_ports() -> None:
+def test_a_start_barrier_ends_when_all_have_met_and_frees_the_ports() -> None:
     with socket.socket() as a, socket.socket() as b, socket.socket() as c:
         for each in (a, b, c):
             each.bind(("127.0.0.1", 0))
         ports = [each.getsockname()[1] for each in (a, b, c)]
     addresses = {f"worker:{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
-    meetings = [
-        Meeting(me, address, {name: other for name, other in addresses.items() if name != me})
+    barriers = [
+        StartBarrier(me, address, {name: other for name, other in addresses.items() if name != me})
         for me, address in addresses.items()
     ]
-    threads = [threading.Thread(target=meeting.hold, daemon=True) for meeting in meetings]
+    threads = [threading.Thread(target=barrier.wait, daemon=True) for barrier in barriers]
     for thread in threads[:2]:
         thread.start()
     with socket.create_connection(("127.0.0.1", ports[0])) as stranger:
         stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
     threads[0].join(1.0)
-    assert threads[0].is_alive() and meetings[0].missing() == [f"worker:2 (127.0.0.1:{ports[2]})"]
+    assert threads[0].is_alive() and barriers[0].missing() == [f"worker:2 (127.0.0.1:{ports[2]})"]
     threads[2].start()
     for thread in threads:
         thread.join(20)

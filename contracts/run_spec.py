@@ -13,15 +13,15 @@ from typing import Any, Optional, Tuple
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
 from driple.contracts.setting import Setting
+from driple.contracts.sharding import BALANCED, ROUND_ROBIN
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
+from driple.contracts.strategy import UPDATES as UPDATES
 from driple.contracts.zoo import MODELS
 
 IDENTITY_VERSION = 1
 """Part of every run's hash. Raise it when a default below changes its meaning."""
 
-UPDATES: Tuple[str, ...] = ("sync", "async")
-STRATEGIES: Tuple[str, ...] = ("ps", "allreduce")
-SHARDINGS: Tuple[str, ...] = ("balanced", "round_robin")
-FRAMEWORKS: Tuple[str, ...] = ("tensorflow",)
+SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
 
 MAX_TIMEOUT_S = 30 * 24 * 3600.0
@@ -60,12 +60,10 @@ class Workload:
     """Of the user's own model file: changed code is another workload."""
 
     def __post_init__(self) -> None:
-        closed = (
-            ("update", UPDATES), ("strategy", STRATEGIES), ("sharding", SHARDINGS), ("framework", FRAMEWORKS)
-        )  # fmt: skip
-        for name, known in closed:
+        closed = {"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS, "framework": FRAMEWORKS}
+        for name, known in closed.items():
             if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
+                raise UnknownName(name, getattr(self, name), tuple(known))
 
     @property
     def label(self) -> str:
@@ -79,7 +77,7 @@ class Workload:
         known = MODELS.get(self.model)
         if known is None or self.dataset != known.datasets[0]:
             parts.append(self.dataset)
-        parts += [self.optimiser, self.update if self.strategy == "ps" else self.strategy]
+        parts += [self.optimiser, self.update if len(STRATEGIES[self.strategy].updates) > 1 else self.strategy]
         if self.sharding != "balanced":
             parts.append(self.sharding)
         return "-".join(parts)

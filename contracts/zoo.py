@@ -84,6 +84,9 @@ MODELS: Dict[str, Model] = {
     )
 }
 
+MAX_BATCH_SIZE = 2**24
+"""Larger ones are typing errors."""
+
 OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")
 
 

@@ -11,6 +11,7 @@ from typing import NoReturn
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
+from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
 PROG = "python -m driple.workloads.cli"
@@ -108,7 +109,7 @@ def _graph(arguments: argparse.Namespace) -> int:
             update=arguments.update,
             width=arguments.width,
             sharding=arguments.sharding,
-            strategy="ps" if setting.servers else "allreduce",
+            strategy=default_strategy(setting.servers),
         )
         jobs[_new_name(model, jobs)] = job_without_hosts(setting, workload, code_path=code_path)
     if arguments.jobs < 1:

@@ -15,6 +15,7 @@ import numpy as np
 from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
 from driple.inspector.predict.graph_cache import Wanted
 from driple.pipeline.graph.public import OpGraph, read_graph
@@ -108,7 +109,7 @@ def _of_model(asked: Asked) -> list[Question]:
             image_size=size if reads.kind == IMAGE else None,
             sequence_length=size if reads.kind == SEQUENCE else None,
             width=1.0 if asked.width is None else asked.width,
-            strategy="ps" if setting.servers else "allreduce",
+            strategy=default_strategy(setting.servers),
             sharding=asked.sharding or "balanced",
             code_sha256=sha256,
         )
@@ -145,7 +146,7 @@ def _of_file(asked: Asked, path: Path) -> list[Question]:
         if saved is not None:
             own = _agreed(path, saved, own)
         workload: dict[str, Any] = {
-            "strategy": "ps" if setting.servers else "allreduce",
+            "strategy": default_strategy(setting.servers),
             "framework": "tensorflow",
             **{name: value for name, value in own.items() if value is not None},
         }

@@ -13,6 +13,7 @@ from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
+from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
 from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace, shown_command
 from driple.orchestrator.attempt.task_state import TaskState
@@ -24,7 +25,7 @@ from driple.orchestrator.hosts.agent_client import Station
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
 LOOK_S = 60.0
-PACKAGES = ("driple", "tensorflow", "tf_keras", "numpy")
+PACKAGES = ("driple", *(name for framework in FRAMEWORKS.values() for name in framework.packages), "numpy")
 MIN_FREE_BYTES = 64 * 1024 * 1024
 """A trace of an hour at 100 Hz is some 40 MB."""
 

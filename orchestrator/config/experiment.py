@@ -11,6 +11,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import STRATEGIES
 from driple.orchestrator.config.inventory import Inventory, read_hosts
 from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
 from driple.orchestrator.config.validation import (
@@ -224,9 +225,9 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
         if "network" in keys:
             _check_network(setting, experiment.networks, keys["network"])
         for strategy in strategies:
-            if (strategy == "allreduce") != (setting.servers == 0):
-                needed = "no servers (p0)" if strategy == "allreduce" else "at least one server"
-                keys["setting"].fault(f"strategy {strategy} needs {needed}, and {setting} has {setting.servers}")
+            fault = STRATEGIES[strategy].fault(setting.servers)
+            if fault is not None:
+                keys["setting"].fault(f"{fault}, and {setting} has {setting.servers}")
 
 
 def _check_network(setting: Setting, conditions: tuple[NetworkCondition, ...], at: At) -> None:

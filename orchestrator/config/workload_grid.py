@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName, shown, unknown
-from driple.contracts.run_spec import SHARDINGS, STRATEGIES, UPDATES, Workload
+from driple.contracts.run_spec import SHARDINGS, UPDATES, Workload
+from driple.contracts.strategy import STRATEGIES
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, ordinary_size
 from driple.orchestrator.config.validation import (
     At,
@@ -65,7 +66,7 @@ AXES: dict[str, Axis] = {
     "batch_size": Axis(integer(1), "examples a worker takes in a step; 32 if left out"),
     "optimiser": Axis(choice("optimiser", OPTIMISERS), "momentum if left out"),
     "update": Axis(choice("update mode", UPDATES), "sync if left out"),
-    "strategy": Axis(choice("strategy", STRATEGIES), "ps if left out"),
+    "strategy": Axis(choice("strategy", tuple(STRATEGIES)), "ps if left out"),
     "sharding": Axis(choice("sharding", SHARDINGS), "how variables go to servers; balanced if left out"),
     "image_size": Axis(integer(8, 4096), "side in pixels; the model's ordinary size if left out"),
     "sequence_length": Axis(integer(2, 65536), "tokens; the dataset's ordinary length if left out"),
@@ -208,11 +209,12 @@ class WorkloadReader:
             elif values.pop(size, None) is not None and size in said:
                 at.fault(f"{size} does not apply to {name} on {dataset.name}")
                 return None
-        if values.get("strategy") == "allreduce":
+        strategy = values.get("strategy")
+        if strategy and not STRATEGIES[strategy].has_servers:
             # Always in lock-step and without servers: both axes would make copies of one run.
             for axis, only in (("update", "sync"), ("sharding", None)):
                 if values.pop(axis, only) != only and axis in said:
-                    at.fault(f"{axis} does not apply to strategy allreduce{', which is always sync' if only else ''}")
+                    at.fault(f"{axis} does not apply to strategy {strategy}{', which is always sync' if only else ''}")
                     return None
         values.setdefault("batch_size", 32)
         return Workload(**values)

@@ -1,1 +1,1 @@
-"""From a graph file to the few nodes that an inspector sees. `driple.pipeline.graph.public` is the face of it."""
+"""From a graph file to the nodes that an inspector reads. Other packages import `driple.pipeline.graph.public` only."""

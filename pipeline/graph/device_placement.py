@@ -1,9 +1,9 @@
-"""Which ops are the worker's: from the names of devices, such as `/job:worker/replica:0/task:0/device:GPU:0`.
+"""Finds the worker's ops by their device names, such as `/job:worker/replica:0/task:0/device:GPU:0`.
 
-Asked for nothing in particular, the worker is the task that the file says it belongs to, else the lowest task of the
-first of the jobs `worker`, `chief`, `master`, `localhost` that is there, with all ops that name no job: these run where
-the session is, and a function of TensorFlow 2 places its updates alone. Of these ops, those on a GPU count if there are
-any, with those of no named kind of device; else all.
+Unless the caller names a device, the worker is the task that the file names. If the file names none, it is the lowest
+task of the first job in the graph out of `worker`, `chief`, `master` and `localhost`, with all ops that name no job:
+these run where the session is, and TensorFlow 2 functions place only their updates. If any of these ops is on a GPU,
+only those on a GPU or on no named kind of device count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PART = re.compile(r"(job|replica|task):([^/:]+)|(?:device:)?([A-Za-z_]+):(\d+|\
 
 @dataclass(frozen=True)
 class Device:
-    """A device, or a pattern of devices; None where it does not say."""
+    """A device, or a pattern of devices; None matches anything."""
 
     job: str | None = None
     task: int | None = None
@@ -29,7 +29,7 @@ class Device:
     index: int | None = None
 
     def covers(self, other: Device) -> bool:
-        """Whether `other` agrees with all that this one says."""
+        """Whether `other` matches this pattern."""
         return all(
             mine is None or mine == theirs
             for mine, theirs in (
@@ -42,10 +42,10 @@ class Device:
 
 
 def parse(text: str) -> Device:
-    """A device by its full name, by parts of it, as a task (`worker:1`, `ps`) or as a kind (`GPU`, `GPU:0`).
+    """Parses a full device name, parts of it, a task (`worker:1`, `ps`) or a kind (`GPU`, `GPU:0`).
 
     Raises:
-        BadInput: it is none of these.
+        BadInput: the text is none of these.
     """
     if not text.startswith("/") and text:
         name, _, number = text.partition(":")
@@ -62,20 +62,20 @@ def parse(text: str) -> Device:
     try:
         task, index = (None if found.get(key, "*") == "*" else int(found[key]) for key in ("task", "index"))
     except ValueError:
-        raise BadInput(f"not a device: {shown(text)}: its task is no number") from None
+        raise BadInput(f"not a device: {shown(text)}: the task is not a number") from None
     return Device(found.get("job"), task, found.get("kind"), index)
 
 
 def worker_ops(names: Sequence[str], wanted: str | None, task: str | None) -> list[bool]:
-    """Of each op, by the name of its device, whether it is the worker's.
+    """Whether each op belongs to the worker.
 
     Args:
-        names: of the device of each op; empty where there is none.
-        wanted: what the caller asks for, instead of the rule.
-        task: whose graph the file says it is.
+        names: device name of each op; empty if it has none.
+        wanted: device pattern of the caller, instead of the rule.
+        task: the task that the file names.
 
     Raises:
-        BadInput: no op is there.
+        BadInput: no op matches.
     """
     known = {name: parse(name) for name in set(names)}
     pattern = parse(wanted or task or "") if wanted or task else _default(list(known.values()))

@@ -1,8 +1,8 @@
-"""Floating-point operations of the ops that make nearly all of a training step, from shapes alone.
+"""FLOPs of the ops that dominate a training step, computed from shapes alone.
 
-A GraphDef says none; run directories have TensorFlow's own counts. These equal them, but for the gradients of strided
-convolutions without padding, where TensorFlow goes by the larger side (10 % apart in AlexNet). A multiply-add is two.
-Of a product the inner dimension k follows from the number of elements: (m k)(k n) / (m n) = k^2, transposed or not.
+A GraphDef has no FLOP counts; run directories have those of TensorFlow. These formulas equal them, except for gradients
+of strided convolutions without padding, where TensorFlow uses the larger side (10 % apart in AlexNet). A multiply-add
+is two FLOPs. The inner dimension k of a product follows from numbers of elements: (m k)(k n) / (m n) = k^2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNKNOWN = math.nan
 
 
 def flops(op: str, inputs: Shapes, outputs: Shapes) -> float:
-    """Of one execution; NaN where there is no formula or a shape that it needs is not known."""
+    """FLOPs of one execution; NaN if there is no formula or a needed shape is unknown."""
     formula = _FORMULAS.get(op)
     if formula is None:
         return UNKNOWN
@@ -38,7 +38,7 @@ def _each_output(_: Shapes, outputs: Shapes) -> float:
 
 
 def _window(filters: Shape, moved: Shape) -> float:
-    """Every element that the filters make or take: a multiply-add for each weight of one filter."""
+    """One multiply-add per weight of a filter, for every element that the filters write or read."""
     return 2.0 * _elements(moved) * _elements(None if filters is None else filters[:3])
 
 

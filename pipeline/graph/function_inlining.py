@@ -1,21 +1,22 @@
-"""The nodes of a GraphDef with the functions that they call laid open.
+"""Inlines the functions that the nodes of a GraphDef call.
 
-A call (PartitionedCall, StatefulPartitionedCall, While, If, Case, or an op that is itself the name of a function) stays
-as an op. The ops of what it calls are put beside it: they take what the call was given and the call takes what they
-return. So a body counts once, however often it would run, and both branches of a choice count. Functions that are no
-calls (of an input pipeline, of a gradient) stay shut, as part of their op.
+A call (PartitionedCall, StatefulPartitionedCall, While, If, Case, or an op named after a function) stays as an op. The
+ops of the function are added after it: they take the inputs of the call, and the call takes their results. So a loop
+body counts once, however often it runs, and both branches of a condition count. Functions that are not called by these
+ops (of input pipelines, of gradients) are not inlined.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graph.graphdef_fields import Message
+from driple.pipeline.graph.graphdef_proto import Message
 
 MAX_DEPTH = 40
 MAX_NODES = 500_000
-# How many of a call's inputs are not arguments of what it calls: a choice has its selector first.
+# Number of leading inputs that are not arguments of the function: the selector of a condition.
 _CALLS = {
     "PartitionedCall": 0,
     "StatefulPartitionedCall": 0,
@@ -36,72 +37,61 @@ class Node:
     op: str
     device: str
     inputs: list[tuple[str, int]]
-    """Data inputs: op and which of its outputs. Inside a function the output is not numbered: 0."""
-    attributes: dict[str, Message]
+    """Data inputs: op and output. Inside a function outputs are not numbered: 0."""
+    attributes: Mapping[str, Message]
+    """AttrValue by name. Use `get`: protobuf adds a missing key that is looked up with brackets."""
 
 
-def laid_open(graph: Message) -> list[Node]:
-    """All nodes, those of called functions behind their call.
+def inline_functions(graph: Message) -> list[Node]:
+    """All nodes, those of a called function after the call.
 
     Raises:
-        BadInput: a node without name or op, a function that calls itself, or more nodes than any graph has.
+        BadInput: a node without name or op, a recursive function, or too many nodes.
     """
-    functions = {
-        name: function
-        for library in graph.get("library", [])
-        for function in library.get("function", [])
-        for signature in function.get("signature", [])
-        for name in signature.get("name", [])
-    }
-    opened = _Opened(functions)
-    opened.add(graph.get("node", []), "", {}, "", 0)
-    return opened.nodes
+    inliner = _Inliner({function.signature.name: function for function in graph.library.function})
+    inliner.add(graph.node, "", {}, "", 0)
+    return inliner.nodes
 
 
-class _Opened:
+class _Inliner:
     def __init__(self, functions: dict[str, Message]) -> None:
         self.nodes: list[Node] = []
         self._functions = functions
 
     def add(
-        self, messages: list[Message], prefix: str, arguments: dict[str, tuple[str, int]], device: str, depth: int
+        self, messages: Sequence[Message], prefix: str, arguments: dict[str, tuple[str, int]], device: str, depth: int
     ) -> None:
         if depth > MAX_DEPTH:
             raise BadInput(f"functions that call functions more than {MAX_DEPTH} deep (one that calls itself?)")
         if len(self.nodes) + len(messages) > MAX_NODES:
-            raise BadInput(f"more than {MAX_NODES} ops with its functions laid open")
+            raise BadInput(f"more than {MAX_NODES} ops with its functions inlined")
         for message in messages:
             node = _node(message, prefix, arguments, device)
             self.nodes.append(node)
             returned: list[tuple[str, int]] = []
             for position, name in enumerate(_called(node, self._functions)):
-                returned += self._open(node, name, f"{node.name}/{name}#{position}/", depth)
+                returned += self._inline(node, name, f"{node.name}/{name}#{position}/", depth)
             node.inputs = node.inputs[: _CALLS.get(node.op, 0)] + returned if returned else node.inputs
 
-    def _open(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
-        """Adds the ops of a function; where its results come from."""
+    def _inline(self, call: Node, name: str, prefix: str, depth: int) -> list[tuple[str, int]]:
+        """Adds the ops of a function and returns the sources of its results."""
         function = self._functions[name]
-        names = [
-            argument
-            for signature in function["signature"]
-            for entry in signature.get("input_arg", [])
-            for argument in entry.get("name", [])[:1]
-        ]
+        names = [argument.name for argument in function.signature.input_arg]
         arguments = dict(zip(names, call.inputs[_CALLS.get(call.op, 0) :], strict=False))
-        self.add(function.get("node_def", []), prefix, arguments, call.device, depth + 1)
-        results = [text for entry in function.get("ret", []) for text in entry.get("value", [])]
+        self.add(function.node_def, prefix, arguments, call.device, depth + 1)
+        returned = (argument.name for argument in function.signature.output_arg)
+        results = [function.ret[argument] for argument in returned if argument in function.ret]
         found = [_input(text, prefix, arguments) for text in results]
         unfed = set(names) - set(arguments)
         return [item for text, item in zip(results, found, strict=True) if text.partition(":")[0] not in unfed]
 
 
 def _node(message: Message, prefix: str, arguments: dict[str, tuple[str, int]], device: str) -> Node:
-    name, op = _last(message, "name"), _last(message, "op")
+    name, op = message.name, message.op
     if not name or not op:
         raise BadInput(f"a node without {'an op' if name else 'a name'}{f': {shown(name)}' if name else ''}")
-    inputs = [_input(text, prefix, arguments) for text in message.get("input", []) if not text.startswith("^")]
-    attributes = {_last(entry, "key"): _last_message(entry) for entry in message.get("attr", [])}
-    return Node(prefix + name, op, _last(message, "device") or device, inputs, attributes)
+    inputs = [_input(text, prefix, arguments) for text in message.input if not text.startswith("^")]
+    return Node(prefix + name, op, message.device or device, inputs, message.attr)
 
 
 def _input(text: str, prefix: str, arguments: dict[str, tuple[str, int]]) -> tuple[str, int]:
@@ -117,17 +107,6 @@ def _called(node: Node, functions: dict[str, Message]) -> list[str]:
     if node.op not in _CALLS:
         return []
     values = [node.attributes[key] for key in sorted(node.attributes)]
-    references = [item for value in values for item in value.get("func", [])]
-    references += [item for value in values for part in value.get("list", []) for item in part.get("func", [])]
-    names = [_last(item, "name") for item in references]
-    return [name for name in names if name in functions]
-
-
-def _last(message: Message, key: str) -> str:
-    values = message.get(key)
-    return str(values[-1]) if values else ""
-
-
-def _last_message(entry: Message) -> Message:
-    values: list[Message] = entry.get("value", [])
-    return values[-1] if values else {}
+    references = [value.func for value in values if value.HasField("func")]
+    references += [reference for value in values for reference in value.list.func]
+    return [reference.name for reference in references if reference.name in functions]

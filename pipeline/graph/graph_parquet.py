@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.graph import DATA, check_graph_file
 from driple.pipeline.graph.output_sizes import output_bytes
 from driple.pipeline.graph.raw_graph import RawGraph
 
-SCHEMA = b"graph"
-SCHEMA_VERSION = b"1"
-
 
 def read(content: bytes, batch_size: int | None) -> RawGraph:
-    """What the file says; its workload's batch size stands in for unknown first dimensions, unless one is given.
+    """Reads a file. Unknown first dimensions count as `batch_size`, or as the batch size of the file's workload.
 
     Raises:
-        BadInput: not such a file, of another version, cut short, or with more or less than one graph.
+        BadInput: not a graph file, another version, cut short, or not exactly one graph.
     """
     try:
         arrow = importlib.import_module("pyarrow")
@@ -29,20 +27,15 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
         raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
     try:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
-    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are no text
+    except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are not text
         raise BadInput("not a Parquet file (cut short?)") from None
-    metadata = table.schema.metadata or {}
-    if metadata.get(b"driple.schema") != SCHEMA:
-        raise BadInput("a Parquet file, but not of a graph")
-    if metadata.get(b"driple.schema_version") != SCHEMA_VERSION:
-        version = metadata.get(b"driple.schema_version", b"none").decode("utf-8", "replace")
-        raise BadInput(f"a graph of schema version {version}; this program reads {SCHEMA_VERSION.decode()}")
+    check_graph_file(table.schema.metadata or {}, table.column_names)
     if table.num_rows != 1:
         raise BadInput(f"{table.num_rows} graphs in a file that should have one")
     try:
         return _raw(table, batch_size)
     except (arrow.ArrowException, KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput("a graph file that lacks columns or has values of another type") from None
+        raise BadInput("a graph file that lacks columns or has values of the wrong type") from None
 
 
 def _raw(table: Any, batch_size: int | None) -> RawGraph:
@@ -58,7 +51,7 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
     for position in np.flatnonzero(~sized).tolist():
         sizes[position], sized[position] = output_bytes(shapes[position].as_py(), dtypes[position].as_py(), batch_size)
     ends = [edges.field(end).to_numpy(zero_copy_only=False).astype(np.int64) for end in ("src", "dst")]
-    data = np.array([kind == "data" for kind in edges.field("kind").to_pylist()], dtype=bool)
+    data = np.array([kind == DATA for kind in edges.field("kind").to_pylist()], dtype=bool)
 
     def tensor_bytes(op: int, output: int) -> float:
         return output_bytes(

@@ -1,7 +1,7 @@
 """Reads a GraphDef (.pb, .pbtxt) without TensorFlow.
 
-Control inputs (`^name`) are dropped, `name:1` is an edge from `name`. An op without a device is where its colocation
-group is (`loc:@name`), else where its first input is.
+Control inputs (`^name`) are dropped; `name:1` is an edge from `name`. An op without a device gets that of its
+colocation group (`loc:@name`), else that of its first input.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graph import flops, protobuf_wire, prototext
-from driple.pipeline.graph.function_inlining import Node, laid_open
-from driple.pipeline.graph.graphdef_fields import GRAPH, Message
+from driple.pipeline.graph import flops, graphdef_proto
+from driple.pipeline.graph.function_inlining import Node, inline_functions
 from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
 from driple.pipeline.graph.output_types import output_dtypes
 from driple.pipeline.graph.raw_graph import RawGraph
@@ -22,20 +21,15 @@ from driple.pipeline.graph.shape_inference import output_shapes
 
 
 def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
-    """What the GraphDef says.
+    """Reads a GraphDef.
 
     Raises:
-        BadInput: it is none, is cut short, has no nodes, or an input that is not there.
+        BadInput: not a GraphDef, cut short, without nodes, or with an input that does not exist.
     """
-    try:
-        graph = prototext.parse(content.decode("utf-8"), GRAPH) if text else protobuf_wire.parse(content, GRAPH)
-    except UnicodeDecodeError:
-        raise BadInput("not a GraphDef in text form: not even text") from None
-    except BadInput as error:
-        raise BadInput(f"not a GraphDef{' in text form' if text else ''}: {error}") from None
-    if not graph.get("node"):
+    graph = graphdef_proto.parse(content, text=text)
+    if not graph.node:
         raise BadInput("not a GraphDef, or one without nodes")
-    return _raw(laid_open(graph), batch_size)
+    return _raw(inline_functions(graph), batch_size)
 
 
 def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
@@ -104,16 +98,17 @@ def _flops(
 
 def _devices(nodes: list[Node], index: dict[str, int]) -> list[str]:
     devices = [node.device for node in nodes]
-    for _ in range(2):  # what an op is colocated with may find its own device in the first round
+    for _ in range(2):  # an op of the group may get its own device in the first round
         for position, node in enumerate(nodes):
             if devices[position]:
                 continue
-            names = [*_colocated(node.attributes.get("_class", {})), *[name for name, _ in node.inputs[:1]]]
+            names = [*_colocated(node), *[name for name, _ in node.inputs[:1]]]
             found = (devices[index[name]] for name in names if name in index)
             devices[position] = next(filter(None, found), "")
     return devices
 
 
-def _colocated(value: Message) -> list[str]:
-    groups = [group for part in value.get("list", []) for group in part.get("s", [])]
+def _colocated(node: Node) -> list[str]:
+    value = node.attributes.get("_class")
+    groups = [] if value is None else value.list.s
     return [group.decode("utf-8", "replace").removeprefix("loc:@") for group in groups]

@@ -1,4 +1,4 @@
-"""How many groups a graph gets.
+"""Number of groups of a graph, by policy.
 
     none            every op is a group
     uniform:M       M groups
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from driple.contracts.errors import BadInput, shown
 
 BATCH = 32
-"""Graphs of one batch: as many as the published training took at a time, which is why a batch shares its M."""
+"""Graphs per batch, as in the published training, where the graphs of a batch share M."""
 
 _TAKES_NUMBER = {"none": False, "uniform": True, "proportional": False, "sqrt": False, "linear": True}
 
 
 @dataclass(frozen=True)
 class SizeBatches:
-    """How a dataset's graphs were cut into batches, so that a graph that comes alone gets the M that it had in there.
+    """How a dataset's graphs were split into batches, so that a single graph gets the M of its batch.
 
-    A graph belongs to the first batch whose largest graph is not smaller than it; one larger than all, to the last.
+    A graph belongs to the first batch whose largest graph is not smaller; one larger than all belongs to the last.
     """
 
     largest: tuple[int, ...]
@@ -48,14 +48,14 @@ class SizeBatches:
 
 
 def size_batches(ops: Iterable[int], per_batch: int = BATCH) -> SizeBatches:
-    """Cuts graphs into batches by their number of ops. Graphs of one size stay in one batch.
+    """Splits graphs into batches by their number of ops. Graphs of one size stay in one batch.
 
     Raises:
-        BadInput: there are no graphs.
+        BadInput: no graphs.
     """
     waiting = sorted(ops)
     if not waiting:
-        raise BadInput("no graphs to cut into batches")
+        raise BadInput("no graphs to split into batches")
     largest, groups = [], []
     while waiting:
         end = bisect.bisect_right(waiting, waiting[min(per_batch, len(waiting)) - 1])
@@ -69,7 +69,7 @@ def group_count(policy: str, ops: int, batches: SizeBatches | None) -> int:
     """M of a graph with that many ops.
 
     Raises:
-        BadInput: no such policy, or `proportional` without the dataset's batches.
+        BadInput: unknown policy, or `proportional` without the dataset's batches.
     """
     name, number = parse(policy)
     if name == "none":
@@ -81,7 +81,7 @@ def group_count(policy: str, ops: int, batches: SizeBatches | None) -> int:
     elif name == "linear":
         wanted = _nearest(ops / number)
     elif batches is None:
-        raise BadInput("grouping 'proportional' needs the batches of the dataset (its recipe has them)")
+        raise BadInput("grouping 'proportional' needs the batches of the dataset (they are in its recipe)")
     else:
         wanted = batches.groups_of(ops)
     return min(max(wanted, 1), ops)
@@ -91,7 +91,7 @@ def parse(policy: str) -> tuple[str, int]:
     """The name of a policy and its number, 0 where it has none.
 
     Raises:
-        BadInput: no such policy.
+        BadInput: unknown policy.
     """
     name, colon, text = policy.partition(":")
     if name not in _TAKES_NUMBER or bool(colon) != _TAKES_NUMBER[name]:

@@ -1,4 +1,4 @@
-"""A graph of ops to a graph of groups: the one function of datasets and of predictions."""
+"""Groups the ops of a graph. Datasets and predictions use the same function."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def group(
 ) -> Grouped:
     """Groups the ops of a graph by fluid communities. The same arguments give the same groups in every process.
 
-    There are always M groups (or as many as ops, if fewer), none empty. If the graph hangs together, so does each
-    group. A graph in pieces, which `read_graph` never gives, has its groups shared out among the pieces by size; with
-    more pieces than groups, the smallest pieces are put together.
+    There are always M groups (or as many as ops, if fewer), none empty. If the graph is connected, so is each group.
+    The components of a disconnected graph, which `read_graph` never returns, share the groups by size; with more
+    components than groups, the smallest components are merged.
 
     Args:
-        graph: what is grouped.
-        policy: how many groups it gets: see `policy.py`.
-        frequency: of op types, over the dataset.
-        seed: of the fluids' starts.
+        graph: the graph.
+        policy: number of groups; see `group_count.py`.
+        frequency: frequencies of op types over the dataset.
+        seed: random seed of the start positions.
         context: the dataset's batches, for `proportional`.
 
     Raises:
-        BadInput: no such policy, or no context for one that needs it.
+        BadInput: unknown policy, or no context for `proportional`.
     """
     nodes = len(graph.ops)
     count = group_count(policy, nodes, context)
@@ -59,7 +59,7 @@ def group(
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that turns a graph into features. Stored with a dataset and with an inspector (`to_plain`, `from_plain`)."""
+    """Everything that turns a graph into features. Stored with a dataset and with an inspector."""
 
     policy: str
     frequency: dict[str, float]
@@ -70,14 +70,14 @@ class Recipe:
         parse(self.policy)
 
     def group(self, graph: OpGraph) -> Grouped:
-        """The graph's groups, as every other graph of the dataset got them."""
+        """Groups a graph in the same way as the graphs of the dataset."""
         return group(graph, self.policy, self.frequency, self.seed, context=self.batches)
 
 
 def recipe_of(
     graphs: Iterable[OpGraph], policy: str, seed: int = 0, frequency: Mapping[str, float] | None = None
 ) -> Recipe:
-    """The recipe of a dataset with these graphs, each given once; by their own frequencies unless others are given."""
+    """The recipe of a dataset with these graphs, each given once; `frequency` replaces their own frequencies."""
     kept = list(graphs)
     table = op_frequency(kept) if frequency is None else dict(frequency)
     return Recipe(policy, table, size_batches(len(graph.ops) for graph in kept), seed)
@@ -85,7 +85,7 @@ def recipe_of(
 
 @lru_cache(maxsize=KEPT)
 def groups_of(wiring: Wiring, count: int, seed: int) -> NDArray[np.int64]:
-    """The group of each op; not to be changed. Sizes have no say, so graphs that differ only in these have the same."""
+    """The group of each op. Read-only: graphs that differ only in sizes share it."""
     nodes = len(wiring.ops)
     found = communities(nodes, undirected(wiring.edges, nodes), count, seed)
     groups = _in_order(found, levels_of(wiring))
@@ -94,13 +94,13 @@ def groups_of(wiring: Wiring, count: int, seed: int) -> NDArray[np.int64]:
 
 
 def forget_wirings() -> None:
-    """Forgets what is kept of graphs that were grouped before: for whoever measures how long that takes."""
+    """Clears the caches, for benchmarks."""
     groups_of.cache_clear()
     levels_of.cache_clear()
 
 
 def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers groups by the mean level of their ops, and of equal ones by their first op."""
+    """Numbers groups by the mean level of their ops, then by their first op."""
     sizes = np.bincount(found)
     mean = np.bincount(found, weights=level) / sizes
     first = np.full(len(sizes), len(found))

@@ -1,4 +1,4 @@
-"""How deep in its graph an op is: the length of the longest way to it along the data."""
+"""Level of an op: the length of the longest path to it along data edges."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 LOOP_BACK = frozenset({"NextIteration", "RefNextIteration"})
-"""What leads back to the beginning of a while loop: a loop counts as gone through once."""
+"""Ops that lead back to the start of a while loop: a loop counts as executed once."""
 
 
 def levels(ops: Sequence[str], edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], int | None]:
-    """The level of each op, from 0; and an op that depends on itself other than through a while loop, if any does.
+    """The level of each op, from 0; and an op of a cycle that is not a while loop, or None.
 
-    Such ops get levels all the same: the first of them is taken as if what it still waits for were done.
+    Ops of such cycles get levels too: the first one is treated as if its remaining inputs were done.
     """
     count = len(ops)
     forward = edges

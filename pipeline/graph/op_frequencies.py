@@ -1,4 +1,4 @@
-"""How common each type of op is: the share of all ops of a dataset's graphs that are of it."""
+"""Frequency of op types: the share of each type among all ops of a dataset's graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VERSION = re.compile(r"V(\d+)$")
 def op_frequency(graphs: Iterable[OpGraph]) -> dict[str, float]:
     """Share of each op type among all ops of all graphs, in the order of their names; the shares add up to 1.
 
-    A graph that is given twice counts twice: give each one of a dataset once.
+    Give each graph of a dataset once: one that is given twice counts twice.
     """
     counts: Counter[str] = Counter()
     for graph in graphs:
@@ -29,14 +29,14 @@ def op_frequency(graphs: Iterable[OpGraph]) -> dict[str, float]:
 def frequencies(ops: Sequence[str], table: Mapping[str, float]) -> list[float]:
     """The frequency of each op by the table.
 
-    An op that the table lacks takes that of its relative: the same name without the version at its end (`AddV2`,
-    `Add`) and without `Resource` at its beginning (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, that of the
-    highest version. One without a relative was never seen: 0.
+    An op that is not in the table gets the frequency of its relative: the same name without the version suffix
+    (`AddV2`, `Add`) and without the prefix `Resource` (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, the one with the
+    highest version. An op without a relative gets 0.
     """
     found = {op: float(table[op]) for op in set(ops) if op in table}
     missing = set(ops) - set(found)
     if missing:
-        relatives = {_stem(op): op for op in sorted(table, key=lambda op: (_version(op), op))}  # the last one stays
+        relatives = {_stem(op): op for op in sorted(table, key=lambda op: (_version(op), op))}  # the last one wins
         for op in missing:
             relative = relatives.get(_stem(op))
             found[op] = 0.0 if relative is None else float(table[relative])
@@ -44,7 +44,7 @@ def frequencies(ops: Sequence[str], table: Mapping[str, float]) -> list[float]:
 
 
 def unknown_ops(graph: OpGraph, table: Mapping[str, float]) -> list[str]:
-    """The op types of a graph that the table has neither by name nor by a relative."""
+    """The op types of a graph that are not in the table and have no relative there."""
     stems = {_stem(op) for op in table}
     return sorted(op for op in set(graph.ops) if _stem(op) not in stems)
 

@@ -1,7 +1,7 @@
-"""How many bytes the outputs of an op take, also where the graph does not say.
+"""Bytes of an op's outputs, with guesses where the graph has no shape.
 
-- A dimension that is not known counts as the batch size where it is the first one and that is known, else as 1.
-- An output of unknown rank counts as 0, and so do texts and handles (string, resource, variant), of no own size.
+- An unknown first dimension counts as the batch size if that is known; any other unknown dimension counts as 1.
+- An output of unknown rank counts as 0. So do strings and handles (string, resource, variant).
 - An element of unknown type counts as 4 bytes.
 """
 
@@ -47,16 +47,16 @@ Shape = Sequence[int] | None
 
 
 def guessed(shape: Sequence[int], batch_size: int | None) -> list[int]:
-    """The shape with every unknown dimension filled in, by the rule above."""
+    """The shape with every unknown dimension replaced by the rule above."""
     first = batch_size or 1
     return [size if size >= 0 else (1 if axis else first) for axis, size in enumerate(shape)]
 
 
 def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
-    """The size of all outputs, and whether every one of them is known.
+    """The size of all outputs, and whether it is known without a guess.
 
     Raises:
-        BadInput: a size that no tensor has.
+        BadInput: an impossible size.
     """
     total, known = 0.0, True
     for shape, dtype in zip(shapes, dtypes, strict=True):

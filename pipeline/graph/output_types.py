@@ -1,11 +1,13 @@
-"""The types of an op's outputs from its attributes: what TensorFlow knows from its registry of ops, in a few rules.
+"""Output types of an op from its attributes: a few rules in place of TensorFlow's op registry.
 
-The exceptions are the ops whose attributes mislead.
+The tables are the exceptions: ops whose attributes do not name the output type.
 """
 
 from __future__ import annotations
 
-from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+from collections.abc import Mapping
+
+from driple.pipeline.graph.graphdef_proto import Message, dtype_name
 
 _BOOL = (
     "All Any Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot LoopCond InTopK "
@@ -30,7 +32,7 @@ _FIXED = {
     "Rank": ("int32",),
     "Where": ("int64",),
 }
-# What follows the first output, whose type the attributes say.
+# Types of the outputs after the first.
 _LATER = {"Merge": "int32", "TopKV2": "int32"}
 _LATER_ATTRIBUTE = {
     "Unique": "out_idx",
@@ -54,8 +56,8 @@ _ATTRIBUTES = (
 _DEFAULTS = {"Shape": "int32", "ShapeN": "int32", "Size": "int32", "ArgMax": "int64", "ArgMin": "int64"}
 
 
-def output_dtypes(op: str, attributes: dict[str, Message], outputs: int) -> list[str | None]:
-    """A type for each output; None where it cannot be told."""
+def output_dtypes(op: str, attributes: Mapping[str, Message], outputs: int) -> list[str | None]:
+    """The type of each output; None if unknown."""
     if op == "SparseAccumulatorTakeGradient":
         return ["int64", *_of(attributes.get("dtype")), "int64"][:outputs]
     if op in _FIXED:
@@ -68,13 +70,12 @@ def output_dtypes(op: str, attributes: dict[str, Message], outputs: int) -> list
 
 
 def _of(value: Message | None) -> list[str | None]:
-    if not value:
+    if value is None:
         return []
-    numbers = value.get("type") or [number for part in value.get("list", []) for number in part.get("type", [])]
-    return [dtype_name(number) for number in numbers]
+    return [dtype_name(number) for number in ([value.type] if value.HasField("type") else value.list.type)]
 
 
 def _spread(types: list[str | None], outputs: int) -> list[str | None]:
-    """As many as there are outputs: the last one stands for those after it."""
+    """One type per output: the last one repeats."""
     last = types[-1] if types else None
     return [*types, *[last] * (outputs - len(types))][:outputs]

@@ -1,8 +1,8 @@
-"""Graphs as inspectors see them: from a file to ops, from ops to groups. docs/GRAPHS.md has the rules.
+"""The graph functions that other packages may import: from a file to ops, from ops to groups. See docs/GRAPHS.md.
 
 graphs = [read_graph(path) for path in paths]
-recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset, and with the inspector
-features = recipe.group(graphs[0]).features        # the same function when a graph comes alone
+recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset and with the inspector
+features = recipe.group(graphs[0]).features        # a single graph gets the same features
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from driple.pipeline.graph.op_frequencies import op_frequency, unknown_ops
 from driple.pipeline.graph.op_graph import FEATURES, Grouped, OpGraph, undirected
 from driple.pipeline.graph.published_frequencies import published_frequency
 from driple.pipeline.graph.raw_graph import choose
+from driple.pipeline.graph.stored_graph import stored_graph
 
 __all__ = [
     "FEATURES",
@@ -30,21 +31,22 @@ __all__ = [
     "read_graph",
     "recipe_of",
     "size_batches",
+    "stored_graph",
     "undirected",
     "unknown_ops",
 ]
 
 
 def read_graph(path: Path, *, device: str | None = None, batch_size: int | None = None) -> OpGraph:
-    """The graph of a worker: the ops of its device, the data edges between them, the largest component of these.
+    """The graph of a worker: the largest component of the ops of its device and the data edges between them.
 
     Args:
         path: a graph of a run directory (.parquet), or a GraphDef (.pb, .pbtxt).
-        device: instead of the worker's: a name or parts of it, `worker:1`, `ps:0`, `GPU`.
-        batch_size: what an unknown first dimension counts as; if not given, what the file's workload says, else 1.
+        device: instead of the worker's: a device name or parts of it, `worker:1`, `ps:0`, `GPU`.
+        batch_size: value of an unknown first dimension; by default that of the file's workload, else 1.
 
     Raises:
-        BadInput: the file cannot be read, is no graph, or has no such ops; one line that begins with the path.
+        BadInput: the file cannot be read, is not a graph, or has no such ops; one line that begins with the path.
     """
     try:
         content = path.read_bytes() if path.is_file() else None

@@ -1,7 +1,7 @@
-"""The op-type frequencies that the authors of Driple published, as they are: 159 op types of TensorFlow 1.
+"""The op-type frequencies that the authors of Driple published: 159 op types of TensorFlow 1.
 
 From github.com/gsyang33/Driple, dataset/dataset_builder/features/node_frequency.csv (MIT by its CITATION.cff). It lacks
-op types of today's TensorFlow; `frequency.py` says what those get.
+op types of today's TensorFlow; see `op_frequencies.py` for those.
 """
 
 from __future__ import annotations

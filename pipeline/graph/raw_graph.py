@@ -1,4 +1,4 @@
-"""RawGraph: what a file says, before anything is chosen from it; and the choice."""
+"""RawGraph: all ops of a file; and the selection of a worker's ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from driple.pipeline.graph.device_placement import worker_ops
 from driple.pipeline.graph.fluid_communities import components
 from driple.pipeline.graph.levels import levels
 from driple.pipeline.graph.op_graph import OpGraph, tidy_edges
-from driple.pipeline.graph.task_traffic import crossing
+from driple.pipeline.graph.task_traffic import task_traffic
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,24 +25,22 @@ class RawGraph:
     devices: Sequence[str]
     bytes: NDArray[np.float64]
     sized: NDArray[np.bool_]
-    """Whether the size is known without a guess."""
+    """Whether the size is known rather than guessed."""
     flops: NDArray[np.float64]
     edges: NDArray[np.int64]
-    """[E, 2]: data edges alone; may have doubles."""
+    """[E, 2]: data edges only; may have duplicates."""
     edge_outputs: NDArray[np.int64]
-    """Of each edge, which output of its source it carries."""
+    """The output of the source that each edge carries."""
     tensor_bytes: Callable[[int, int], float]
     """Bytes of one output of an op."""
     task: str | None = None
 
 
 def choose(raw: RawGraph, device: str | None) -> OpGraph:
-    """The ops of the worker's device, the data edges between them, and of these the largest component.
-
-    Of components of one size it is the one with the first op.
+    """The largest connected component of the worker's ops; of equally large ones, the one with the first op.
 
     Raises:
-        BadInput: no such ops, or a cycle that is no while loop.
+        BadInput: no such ops, or a cycle that is not a while loop.
     """
     if not raw.ops:
         raise BadInput("a graph without ops")
@@ -50,13 +48,13 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
         raise BadInput(f"an edge beyond the {len(raw.ops)} ops of the graph")
     _, stuck = levels(raw.ops, raw.edges)
     if stuck is not None:
-        raise BadInput(f"op {shown(raw.names[stuck])} depends on itself, and not through a while loop")
+        raise BadInput(f"op {shown(raw.names[stuck])} depends on itself outside of a while loop")
     mine = np.flatnonzero(worker_ops(raw.devices, device, raw.task))
     edges = _among(mine, raw.edges, len(raw.ops))
     component = components(len(mine), edges)
     part = np.flatnonzero(component == np.bincount(component).argmax())
     chosen = mine[part]
-    crosses = crossing(raw, mine)
+    traffic = task_traffic(raw, mine)
     return OpGraph(
         ops=tuple(raw.ops[position] for position in chosen.tolist()),
         bytes=raw.bytes[chosen],
@@ -64,14 +62,14 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
         edges=tidy_edges(_among(part, edges, len(mine)), len(part)),
         unsized=int((~raw.sized[chosen]).sum()),
         left_out=len(mine) - len(part),
-        bytes_received=crosses.received,
-        bytes_sent=crosses.sent,
-        bytes_busiest=crosses.busiest,
+        bytes_received=traffic.received,
+        bytes_sent=traffic.sent,
+        bytes_busiest=traffic.busiest,
     )
 
 
 def _among(kept: NDArray[np.int64], edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """The edges between the kept nodes, with the kept nodes' new numbers."""
+    """The edges between the kept nodes, renumbered."""
     number: NDArray[np.int64] = np.full(nodes, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     renumbered = number[edges].reshape(-1, 2)

@@ -1,8 +1,8 @@
-"""The shapes of each op's outputs: those that the file says, or else those that follow from the ops before.
+"""Output shapes of ops: those in the file, else inferred from the inputs.
 
-A GraphDef has shapes if it was made with `as_graph_def(add_shapes=True)`. One without has those of constants,
-placeholders and variables, and TensorFlow works out the rest whenever it reads it. `shape_rules.py` does so for the ops
-of ordinary training graphs.
+A GraphDef has shapes if it was made with `as_graph_def(add_shapes=True)`. Otherwise it has those of constants,
+placeholders and variables, and TensorFlow infers the rest when it imports the graph. `shape_rules.py` does so for the
+ops of ordinary training graphs.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from driple.pipeline.graph.function_inlining import Node
-from driple.pipeline.graph.graphdef_fields import Message, dtype_name
+from driple.pipeline.graph.graphdef_proto import Message, dtype_name
 from driple.pipeline.graph.levels import LOOP_BACK, levels
 from driple.pipeline.graph.shape_rules import OpView, Shape, Values, follow
 
 MOST_VALUES = 64
-"""What has more elements than this is no shape, axis or padding."""
+"""A tensor with more elements is not a shape, axis or padding."""
 MOST_AXES = 32
 LARGEST = 2**40
-"""Of a dimension or an element. With these three, no file can make us work without end."""
+"""Limit of a dimension or an element. These three limits bound the work for any file."""
 
 
 def output_shapes(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
-    """Per node the shape of each output; None where not even their number is known."""
-    if any("_output_shapes" in node.attributes for node in nodes):  # then an op without has no outputs
+    """The shape of each output of each node; None if even the number of outputs is unknown."""
+    if any("_output_shapes" in node.attributes for node in nodes):  # then an op without the attribute has no outputs
         return [_stated(node) or [] for node in nodes]
-    return _worked_out(nodes, index)
+    return _inferred(nodes, index)
 
 
-def _worked_out(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
+def _inferred(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Shape] | None]:
     edges = [(index[name], position) for position, node in enumerate(nodes) for name, _ in node.inputs]
     level, _ = levels([node.op for node in nodes], np.asarray(edges, dtype=np.int64).reshape(-1, 2))
     shapes: list[list[Shape] | None] = [None] * len(nodes)
@@ -51,7 +51,7 @@ def _worked_out(nodes: Sequence[Node], index: Mapping[str, int]) -> list[list[Sh
         )
         try:
             found, elements = follow(view)
-        except (ArithmeticError, LookupError, TypeError, ValueError):  # a graph that TensorFlow would refuse
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # TensorFlow would refuse this graph
             continue
         shapes[position] = found and [_sane(shape, MOST_AXES) for shape in found]
         values[position] = [_sane(items, MOST_VALUES) for items in elements]
@@ -71,37 +71,35 @@ def _nth(items: Sequence[list[int] | None], position: int) -> list[int] | None:
 def _stated(node: Node) -> list[Shape] | None:
     value = node.attributes.get("_output_shapes")
     if value is not None:
-        return [shape_of(shape) for part in value.get("list", []) for shape in part.get("shape", [])]
+        return [shape_of(shape) for shape in value.list.shape]
     for key in ("value", "shape"):
-        found = node.attributes.get(key, {})
-        for tensor in found.get("tensor", []):
-            return [shape_of((tensor.get("tensor_shape") or [{}])[-1])]
-        for shape in found.get("shape", []):
-            return [shape_of(shape)]
+        value = node.attributes.get(key)
+        if value is not None and value.HasField("tensor"):
+            return [shape_of(value.tensor.tensor_shape)]
+        if value is not None and value.HasField("shape"):
+            return [shape_of(value.shape)]
     return None
 
 
 def _constant(node: Node) -> Values:
-    """The elements of a small constant of whole numbers."""
-    for tensor in node.attributes.get("value", {}).get("tensor", []):
-        shape = shape_of((tensor.get("tensor_shape") or [{}])[-1])
-        dtype = dtype_name((tensor.get("dtype") or [0])[-1])
-        if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
-            return None
-        count = int(np.prod(shape, dtype=np.int64))
-        if not 0 <= count <= MOST_VALUES:
-            return None
-        packed: bytes = (tensor.get("tensor_content") or [b""])[-1]
-        if packed:
-            width = 4 if dtype == "int32" else 8
-            return [int(item) for item in np.frombuffer(packed[: count * width], dtype=f"<i{width}")]
-        items: list[int] = tensor.get("int_val") or tensor.get("int64_val") or [0]
-        return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one stands for those after it
-    return None
+    """The elements of a small integer constant."""
+    value = node.attributes.get("value")
+    if value is None or not value.HasField("tensor"):
+        return None
+    tensor = value.tensor
+    shape, dtype = shape_of(tensor.tensor_shape), dtype_name(tensor.dtype)
+    if dtype not in ("int32", "int64") or shape is None or len(shape) > 2:
+        return None
+    count = int(np.prod(shape, dtype=np.int64))
+    if not 0 <= count <= MOST_VALUES:
+        return None
+    if tensor.tensor_content:
+        width = 4 if dtype == "int32" else 8
+        return [int(item) for item in np.frombuffer(tensor.tensor_content[: count * width], dtype=f"<i{width}")]
+    items = list(tensor.int_val or tensor.int64_val or [0])
+    return [*items, *[items[-1]] * (count - len(items))][:count]  # the last one repeats
 
 
 def shape_of(message: Message) -> Shape:
     """A TensorShapeProto as a list."""
-    if (message.get("unknown_rank") or [0])[-1]:
-        return None
-    return [(dim.get("size") or [0])[-1] for dim in message.get("dim", [])]
+    return None if message.unknown_rank else [dim.size for dim in message.dim]

@@ -1,53 +1,57 @@
-"""How the shapes of an op's outputs follow from those of its inputs, for the ops of ordinary training graphs.
+"""Rules that infer output shapes from input shapes, for the ops of ordinary training graphs.
 
-An op that is not here, or whose inputs are not known, has outputs that are not known, and so has what rests on it.
+The outputs of an op without a rule, or with unknown inputs, are unknown, and so are those that depend on them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from driple.pipeline.graph.graphdef_fields import Message
+from driple.pipeline.graph.graphdef_proto import Message
 
 Shape = list[int] | None
 """-1 for an unknown dimension, None for an unknown rank."""
 Values = list[int] | None
-"""Elements of a small tensor of whole numbers, where they are known: shapes, axes, paddings."""
+"""Elements of a small integer tensor (shapes, axes, paddings); None if unknown."""
 
 MOST_OUTPUTS = 10_000
 
 
 @dataclass(frozen=True)
 class OpView:
-    """What a rule sees of an op."""
+    """The input of a rule."""
 
     op: str
-    attributes: dict[str, Message]
+    attributes: Mapping[str, Message]
     shapes: list[Shape]
     """Of its inputs."""
     values: list[Values]
     """Of its inputs."""
 
     def flag(self, key: str) -> bool:
-        return bool((self.attributes.get(key, {}).get("b") or [0])[-1])
+        value = self.attributes.get(key)
+        return value is not None and bool(value.b)
 
     def number(self, key: str, default: int = 0) -> int:
-        return int((self.attributes.get(key, {}).get("i") or [default])[-1])
+        value = self.attributes.get(key)
+        return int(value.i) if value is not None and value.HasField("i") else default
 
     def numbers(self, key: str) -> list[int]:
-        return [item for part in self.attributes.get(key, {}).get("list", []) for item in part.get("i", [])]
+        value = self.attributes.get(key)
+        return [] if value is None else list(value.list.i)
 
     def text(self, key: str, default: str) -> str:
-        return bytes((self.attributes.get(key, {}).get("s") or [default.encode()])[-1]).decode("ascii", "replace")
+        value = self.attributes.get(key)
+        return str(value.s.decode("ascii", "replace")) if value is not None and value.HasField("s") else default
 
 
 Rule = Callable[[OpView], list[Shape]]
 
 
 def follow(view: OpView) -> tuple[list[Shape] | None, list[Values]]:
-    """The shapes of the outputs, None where not even their number is known; and their elements where known."""
+    """The shapes of the outputs, None if even their number is unknown; and their elements where known."""
     rule = RULES.get(view.op)
     if rule is None:
         return None, []
@@ -374,7 +378,7 @@ RULES: dict[str, Rule] = {
     "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
     "SoftmaxCrossEntropyWithLogits": _cross_entropy,
     "IdentityN": lambda view: view.shapes,
-    "PartitionedCall": lambda view: view.shapes,  # its inputs are what the function returns
+    "PartitionedCall": lambda view: view.shapes,  # its inputs are the results of the function
     "StatefulPartitionedCall": lambda view: view.shapes,
     "TensorArrayV3": lambda view: [[2], []],
     "TensorArrayGradV3": lambda view: [[2], []],
@@ -423,7 +427,7 @@ RULES.update({op: rule for rule, ops in _GROUPS for op in ops.split()})
 
 
 def _elements(view: OpView) -> list[Values]:
-    """Elements of the outputs, for the ops with which graphs compute shapes."""
+    """Elements of the outputs, for ops that compute shapes."""
     first = view.values[0] if view.values else None
     if view.op in ("Shape", "ShapeN"):
         return [shape if shape is None or min(shape, default=0) >= 0 else None for shape in view.shapes]
@@ -459,7 +463,7 @@ def _elements(view: OpView) -> list[Values]:
 
 
 def _part(view: OpView, items: list[int]) -> Values:
-    """Of a list, what a StridedSlice with one entry takes."""
+    """The elements that a StridedSlice with one entry takes."""
     begin, end, step = view.values[1:4]
     if not begin or not end or not step or len(begin) != 1 or view.number("new_axis_mask"):
         return None

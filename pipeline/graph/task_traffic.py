@@ -1,12 +1,12 @@
-"""What a worker receives from the other tasks of its job in a step, and what it sends them, as the graph says it.
+"""Bytes that a worker receives from the other tasks of its job in a step, and bytes that it sends to them.
 
-A tensor that several ops of the worker take comes once, as the runtime does it. Collective ops name no partner: what
-they put out counts both ways. A graph for one machine names no other task: of such a graph it is what would cross if
-its variables were on one server, every variable that a step reads, and back every one that it updates. A graph without
-variables says nothing.
+A tensor that several ops of the worker take is sent once, as the runtime does it. Collective ops name no partner, so
+their outputs count in both directions. A graph for one machine names no other task; it counts as if its variables were
+on one server: the worker receives every variable that a step reads and sends every one that it updates. A graph without
+variables has no known traffic.
 
-Servers do not share evenly what they hold: one large variable is on one of them. A step waits for the server that gives
-most, so its part is told apart.
+Servers do not share the load evenly: a large variable is on one of them. A step waits for the server that sends most,
+so `busiest` has its part.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _COLLECTIVE = "Collective"
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """Bytes of a worker in a step; NaN where the graph says nothing of other tasks and has no variables."""
+class TaskTraffic:
+    """Bytes of a worker in a step; NaN if the graph names no other task and has no variables."""
 
     received: float
     sent: float
     busiest: float
-    """Of what is received, that of the one task that gives most."""
+    """The part of `received` that comes from the task that sends most."""
 
 
-def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> Crossing:
-    """What the worker with these ops receives and sends in a step."""
+def task_traffic(raw: RawGraph, mine: NDArray[np.int64]) -> TaskTraffic:
+    """The traffic of the worker that has these ops."""
     known = {name: parse(name) for name in set(raw.devices)}
     tasks = {(known[raw.devices[op]].job, known[raw.devices[op]].task) for op in mine.tolist()}
     others = {name for name, device in known.items() if device.job and (device.job, device.task) not in tasks}
@@ -47,7 +47,7 @@ def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> Crossing:
     reduced = [op for op in mine.tolist() if raw.ops[op].startswith(_COLLECTIVE)]
     if not elsewhere.any() and not reduced:
         received, sent = _of_variables(raw)
-        return Crossing(received, sent, busiest=received)
+        return TaskTraffic(received, sent, busiest=received)
     here: NDArray[np.bool_] = np.zeros(len(raw.ops), dtype=bool)
     here[mine] = True
     source, destination = raw.edges[:, 0], raw.edges[:, 1]
@@ -58,7 +58,7 @@ def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> Crossing:
         device = known[raw.devices[raw.edges[edge, 0]]]
         by_task[device.job, device.task].append(edge)
     given = [_tensors(raw, edges) for edges in by_task.values()]
-    return Crossing(
+    return TaskTraffic(
         received=sum(given) + both_ways,
         sent=_tensors(raw, np.flatnonzero(going)) + both_ways,
         busiest=max(given, default=0.0) + both_ways,
@@ -66,7 +66,7 @@ def crossing(raw: RawGraph, mine: NDArray[np.int64]) -> Crossing:
 
 
 def _tensors(raw: RawGraph, edges: Iterable[int]) -> float:
-    """Bytes of the tensors that go along these edges, each once."""
+    """Bytes of the tensors on these edges, each counted once."""
     found = {(int(raw.edges[edge, 0]), int(raw.edge_outputs[edge])) for edge in edges}
     return sum(raw.tensor_bytes(op, output) for op, output in found)
 
@@ -91,9 +91,9 @@ def _of_variables(raw: RawGraph) -> tuple[float, float]:
         users = [op for op in direct if op not in reads] + [user for op in reads for user in takers.get(op, [])]
         used = [op for op in users if not _UPDATES.match(raw.ops[op])]
         size = max([float(raw.bytes[variable]), *(float(raw.bytes[op]) for op in reads)])
-        if not size:  # a handle from which only parts are gathered
+        if not size:  # a handle of which only parts are gathered
             size = sum(float(raw.bytes[op]) for op in used)
         if used:
             received += size
             sent += size if len(used) < len(users) else 0.0
-    return received, sent or received  # a graph without updates is of a step all the same
+    return received, sent or received  # a graph without updates still counts as a training step

@@ -18,7 +18,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, DripleError, RunFailed, shown
 from driple.contracts.run_dir import file_name
 from driple.contracts.run_spec import JobSpec
-from driple.workloads.runtime.task import prepare_environment
+from driple.workloads.frameworks.registry import framework_of
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
     built = graph_build.build(job, int(task.partition(":")[2]), to_run=False)
     try:
         with np.errstate(over="raise"):  # TensorFlow's formulas are NumPy's integers
-            graph = graph_writer.of_replica(built, job, task)
+            graph = graph_writer.of_worker(built, job, task)
         graph_writer.write(graph, out)
     except ArithmeticError:
         too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"
@@ -147,7 +147,7 @@ def _check(job: JobSpec, task: str) -> None:
 
 
 def _load() -> None:
-    prepare_environment(gpu=None)
+    framework_of("tensorflow").prepare_environment(gpu=None)
     from driple.workloads.graphs import graph_build
 
     with _quiet():

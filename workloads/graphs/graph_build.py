@@ -14,13 +14,13 @@ from typing import Any
 
 from driple.contracts.run_spec import JobSpec
 from driple.workloads.runtime import cluster
-from driple.workloads.strategies.sync_update import lock_step
+from driple.workloads.strategies.sync_update import sync_update
 
 GLOBAL_STEP = "global_step"
 
 
 @dataclass(frozen=True)
-class Replica:
+class WorkerGraph:
     """A worker's graph, and the handles into it."""
 
     graph: Any
@@ -52,7 +52,7 @@ def use_tf1() -> None:
     v1.disable_v2_behavior()
 
 
-def build(job: JobSpec, index: int, to_run: bool = True) -> Replica:
+def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
     """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first.
 
     Args:
@@ -77,7 +77,7 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> Replica:
         synchronous = run.workload.update == "sync" and run.setting.servers > 0
         gradients = [pair for pair in optimiser.compute_gradients(built.loss, built.trainable) if pair[0] is not None]
         if synchronous:
-            step = lock_step(
+            step = sync_update(
                 optimiser,
                 gradients,
                 global_step,
@@ -95,7 +95,7 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> Replica:
         else:
             with v1.control_dependencies([train_op]):
                 after = global_step.read_value()
-        return Replica(
+        return WorkerGraph(
             graph=graph,
             loss=built.loss,
             train_op=train_op,

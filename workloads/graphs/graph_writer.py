@@ -1,45 +1,20 @@
-"""A training graph as plain nodes and edges in one Parquet file, so that nothing later needs TensorFlow.
-
-A file is a table with a row per graph. Read it with
-
-    graph = pyarrow.parquet.read_table("g.parquet").to_pylist()[0]      # or pandas.read_parquet("g.parquet").iloc[0]
-    nodes, edges = pandas.DataFrame(graph["nodes"]), pandas.DataFrame(graph["edges"])
-
-    source         model, or name of the GraphDef's file
-    setting        the setting's text; null for a user's GraphDef
-    task           whose graph it is; null for a user's GraphDef
-    workload       the Workload as JSON; null for a user's GraphDef
-    tensorflow     version that built it
-    nodes          list of: name, op, device,
-                   shapes (per output; -1 for an unknown dimension, null for an unknown rank),
-                   dtypes (per output),
-                   output_bytes (all outputs; null where a shape is unknown),
-                   flops (null where TensorFlow has no formula: it is not 0)
-    edges          list of: src, dst (positions in nodes), kind (`data` or `control`),
-                   output (which of src's; null for control)
-
-The schema's metadata has `driple.schema` = `graph` and `driple.schema_version`. A multiply-add is two FLOPs. FLOPs and
-bytes are those of one execution of the op: what is in the body of a loop counts once, however often it goes round.
-"""
+"""Writes training graphs in the format of contracts/formats/graph.py."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats import graph as graph_format
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import JobSpec
-from driple.workloads.graphs.graph_build import Replica
-
-SCHEMA_VERSION = 1
-DATA = "data"
-CONTROL = "control"
+from driple.workloads.graphs.graph_build import WorkerGraph
 
 
 @dataclass(frozen=True)
@@ -78,7 +53,7 @@ class Graph:
     edges: list[Edge]
 
 
-def of_replica(replica: Replica, job: JobSpec, task: str) -> Graph:
+def of_worker(replica: WorkerGraph, job: JobSpec, task: str) -> Graph:
     """The training graph of a worker: all that its step, and in sync mode the update, depends on."""
     import tensorflow.compat.v1 as v1
 
@@ -131,24 +106,18 @@ def of_graphdef(path: Path) -> Graph:
 def write(graph: Graph, path: Path) -> None:
     """Writes the file whole or not at all."""
     pa, pq = _arrow()
-    node = pa.struct(
-        [
-            ("name", pa.string()),
-            ("op", pa.string()),
-            ("device", pa.string()),
-            ("shapes", pa.list_(pa.list_(pa.int64()))),
-            ("dtypes", pa.list_(pa.string())),
-            ("output_bytes", pa.int64()),
-            ("flops", pa.int64()),
-        ]
-    )
-    edge = pa.struct([("src", pa.int32()), ("dst", pa.int32()), ("kind", pa.string()), ("output", pa.int16())])
-    texts = [(name, pa.string()) for name in ("source", "setting", "task", "workload", "tensorflow")]
-    schema = pa.schema(
-        [*texts, ("nodes", pa.list_(node)), ("edges", pa.list_(edge))],
-        metadata={"driple.schema": "graph", "driple.schema_version": str(SCHEMA_VERSION)},
-    )
-    row = {name: getattr(graph, name) for name, _ in texts}
+
+    def arrow_type(text: str) -> Any:
+        structs = {"node": graph_format.NODE_COLUMNS, "edge": graph_format.EDGE_COLUMNS}
+        if text.startswith("list<"):
+            return pa.list_(arrow_type(text[5:-1]))
+        return pa.struct(fields(structs[text])) if text in structs else getattr(pa, text)()
+
+    def fields(columns: Mapping[str, str]) -> list[tuple[str, Any]]:
+        return [(name, arrow_type(text)) for name, text in columns.items()]
+
+    schema = pa.schema(fields(graph_format.GRAPH_COLUMNS), metadata=graph_format.METADATA)
+    row = {name: getattr(graph, name) for name in graph_format.GRAPH_COLUMNS}
     row["nodes"] = [vars(item) for item in graph.nodes]
     row["edges"] = [vars(item) for item in graph.edges]
     try:
@@ -192,9 +161,9 @@ def _nodes_and_edges(definition: Any, graph: Any) -> tuple[list[Node], list[Edge
 
 def _edge(text: str, dst: int, index: dict[str, int]) -> Edge:
     if text.startswith("^"):
-        return Edge(index[text[1:]], dst, CONTROL, None)
+        return Edge(index[text[1:]], dst, graph_format.CONTROL, None)
     name, _, output = text.partition(":")
-    return Edge(index[name], dst, DATA, int(output or 0))
+    return Edge(index[name], dst, graph_format.DATA, int(output or 0))
 
 
 def _devices(definition: Any, index: dict[str, int]) -> list[str]:

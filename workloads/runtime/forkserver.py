@@ -33,7 +33,8 @@ from typing import Any, NoReturn
 
 from driple.contracts.command import printable
 from driple.contracts.errors import BadInput, DripleError, shown
-from driple.workloads.runtime.task import prepare_environment, run_job_file
+from driple.workloads.frameworks.registry import framework_of
+from driple.workloads.runtime.task import run_job_file
 
 STOP_S = 2.0
 _PR_SET_PDEATHSIG = 1
@@ -41,28 +42,24 @@ _PR_SET_PDEATHSIG = 1
 
 def serve_stdin() -> int:
     """Serves until stdin closes."""
-    prepare_environment(gpu=None)
-    version = _load()
+    framework = framework_of("tensorflow")
+    framework.prepare_environment(gpu=None)
+    version = framework.load()
+    _load_workloads()
     host = _Host()
     host.say("ready", {"pid": os.getpid(), "tensorflow": version})
     return host.serve()
 
 
-def _load() -> str:
-    """All that every task imports sooner or later, and nothing that starts TensorFlow's runtime."""
+def _load_workloads() -> None:
+    """Imports all of our modules that a task may need."""
     import importlib
     import pkgutil
 
-    for name in ("tf_keras", "tensorflow.compat.v1"):
-        importlib.import_module(name)
-    for package in ("data", "graphs", "models", "strategies", "runtime"):
+    for package in ("data", "frameworks", "graphs", "models", "strategies", "runtime"):
         for found in pkgutil.iter_modules(importlib.import_module(f"driple.workloads.{package}").__path__):
             importlib.import_module(f"driple.workloads.{package}.{found.name}")
-    import tensorflow as tf
-
-    tf.compat.v1.train.Server, tf.compat.v1.ConfigProto  # noqa: B018  (lazy modules: now, and not in every task)
     gc.freeze()  # a collection in a child would write to, and so copy, every page of these modules
-    return str(tf.__version__)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,20 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
-from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, RATING, SEQUENCE, find_model, ordinary_size
+from driple.contracts.strategy import STRATEGIES
+from driple.contracts.zoo import (
+    DATASETS,
+    MAX_BATCH_SIZE,
+    MODELS,
+    OPTIMISERS,
+    RATING,
+    SEQUENCE,
+    find_model,
+    ordinary_size,
+)
 
 LIMITS: dict[str, tuple[float, int]] = {
-    "batch_size": (1, 2**24),
+    "batch_size": (1, MAX_BATCH_SIZE),
     "image_size": (1, 4096),
     "sequence_length": (1, 65536),
     "width": (0.01, 64),
@@ -43,8 +53,9 @@ def check_job(job: JobSpec) -> None:
     """Refuses what no task could run, with the nearest right name."""
     setting, workload = job.run.setting, job.run.workload
     check_workload(workload)
-    if (workload.strategy == "allreduce") != (setting.servers == 0):
-        raise BadInput(f"strategy {workload.strategy!r} does not go with {setting}: allreduce is p0, ps is p1 or more")
+    fault = STRATEGIES[workload.strategy].fault(setting.servers)
+    if fault is not None:
+        raise BadInput(f"{setting}: {fault}")
     if own_model(workload) and job.code_path is None:
         raise BadInput(f"model {shown(workload.model)} is the user's own, and the job has no code_path")
     for task in job.tasks:

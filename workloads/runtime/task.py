@@ -1,22 +1,22 @@
-"""One task of a job from the first check to its exit code: what the command and the warm host both run."""
+"""Runs one task of a job, from the first check to its exit code. Used by the task command and by the fork server."""
 
 from __future__ import annotations
 
-import os
-import re
+import socket
 import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from driple.contracts.errors import DripleError
-from driple.contracts.run_spec import JobSpec, TaskSpec
+from driple.contracts.run_spec import JobSpec
+from driple.contracts.strategy import WORKER
+from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.runtime.job import read_job
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Watch
-
-BETTER_WORDS_S = 1.5
-"""How long an error of TensorFlow's waits for the watch to name the peer that caused it."""
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import PEER_LOSS_S, Watchdog, port_taken
+from driple.workloads.strategies.base import Task
+from driple.workloads.strategies.registry import strategy_of
 
 
 def run_job_file(
@@ -27,15 +27,15 @@ def run_job_file(
     Raises:
         BadInput: the job or the task is not one; `finished.json` says so too, in place of what an earlier attempt left.
     """
-    outbox = Outbox(out, task)
+    output = TaskOutput(out, task)
     try:
         job = read_job(path)
         job.task(task)
     except DripleError as error:
-        outbox.finished(error.exit_code, "; ".join(error.lines()))
+        output.finished(error.exit_code, "; ".join(error.lines()))
         raise
     finally:
-        outbox.close()
+        output.close()
     run_task(job, task, out, graph_file=graph_file, watch_stdin=watch_stdin)
 
 
@@ -47,95 +47,55 @@ def run_task(
     Args:
         job: checked.
         task: `ps:0`, `worker:1`, ...
-        out: its folder; see outbox.py.
+        out: its folder; see task_output.py.
         graph_file: where a worker leaves the graph that ran.
         watch_stdin: the task ends when stdin closes.
     """
     spec = job.task(task)
     role, _, number = task.partition(":")
-    prepare_environment(spec.gpu if role == "worker" else None)
-    outbox = Outbox(out, task)
-    watch = Watch(outbox)
+    framework = framework_of(job.run.workload.framework)
+    framework.prepare_environment(spec.gpu if role == WORKER else None)
+    output = TaskOutput(out, task)
+    watchdog = Watchdog(output)
     if watch_stdin:
-        watch.end_with_stdin()
+        watchdog.end_with_stdin()
     try:
-        from driple.workloads.strategies.ps_server import check_port
-
         check_port(spec.address)
-        watch.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still loading TensorFlow")
+        watchdog.expect(
+            job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still loading {framework.title}"
+        )
         try:
-            _run(job, role, int(number), outbox, watch, graph_file)
+            strategy_of(job.run.workload).run(Task(job, role, int(number), output, watchdog, graph_file))
         except Exception as error:
-            _name_broken_image(error, spec, job.step_timeout_s, watch)
+            if spec.data_dir is not None and framework.is_broken_image(error):
+                _name_broken_image(spec.data_dir, job.step_timeout_s, watchdog)
             raise
     except DripleError as error:
-        watch.leave(error.exit_code, "; ".join(error.lines()))
+        watchdog.leave(error.exit_code, "; ".join(error.lines()))
     except Exception as error:
-        if not _foreseen(error):
+        if not framework.is_expected(error):
             traceback.print_exc()
-            watch.leave(1, f"unexpected {explain(error)}; the traceback is above")
-        if not _out_of_memory(error):
-            time.sleep(BETTER_WORDS_S)
-        watch.leave(1, explain(error, job))
-    watch.leave(0)
+            watchdog.leave(1, f"unexpected {framework.explain(error)}; the traceback is above")
+        if not framework.is_out_of_memory(error):
+            time.sleep(PEER_LOSS_S)
+        watchdog.leave(1, framework.explain(error, job))
+    watchdog.leave(0)
 
 
-def _run(job: JobSpec, role: str, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None) -> None:
-    if job.run.workload.strategy == "allreduce":
-        from driple.workloads.strategies.allreduce import train_allreduce
-
-        train_allreduce(job, index, outbox, watch, graph_file)
-        return
-    from driple.workloads.graphs import graph_build
-    from driple.workloads.strategies.ps_server import serve
-    from driple.workloads.strategies.ps_worker import train
-
-    graph_build.use_tf1()
-    if role == "ps":
-        serve(job, index, outbox, watch)
-    else:
-        train(job, index, outbox, watch, graph_file)
+def check_port(address: str) -> None:
+    """Fails at once if the task's port is taken. The framework would report it only after seconds of loading."""
+    port = int(address.rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))  # as TensorFlow's server does, whatever the cluster spec says
+        except OSError as error:
+            raise port_taken(port, error) from None
 
 
-def prepare_environment(gpu: int | None) -> None:
-    """What TensorFlow reads when it starts. In a warm host's child it has been imported, and not started."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(gpu)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: every closed session is a warning to it
-    for name in ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy"):
-        # gRPC would send the tasks' traffic through the user's web proxy.
-        os.environ.pop(name, None)
-        os.environ.pop(name.upper(), None)
-
-
-def explain(error: Exception, job: JobSpec | None = None) -> str:
-    """An error of TensorFlow's in one line, cause first."""
-    lines = [line.strip() for line in str(getattr(error, "message", error)).splitlines() if any(map(str.isalpha, line))]
-    # What comes from another device stands under a heading, and of several the line that says OOM is worth most.
-    telling = [line for line in lines if not re.match(r"From /job:|\d+ root error", line)] or lines
-    text = next((line for line in lines if "OOM" in line), telling[0] if telling else "no more is known")
-    if _out_of_memory(error):
-        what = f"batch {job.run.workload.batch_size} of {job.run.workload.model}" if job else "this batch"
-        return f"out of memory: {what} does not fit; use a smaller batch or size ({text[:200]})"
-    return f"{type(error).__name__}: {text[:300]}"
-
-
-def _name_broken_image(error: Exception, spec: TaskSpec, seconds: float, watch: Watch) -> None:
-    """Raises BadInput with the file's name if an image could not be decoded: TensorFlow does not say which."""
-    if spec.data_dir is None or "DecodeJpeg" not in str(error):
-        return
+def _name_broken_image(data_dir: str, seconds: float, watchdog: Watchdog) -> None:
+    """Raises BadInput with the name of the image that cannot be decoded: the framework does not name it."""
     from driple.workloads.data.input_files import check_jpegs
 
-    watch.expect(seconds, f"an image in {spec.data_dir} cannot be decoded, and it took too long to find out which")
-    check_jpegs(spec.data_dir)
-
-
-def _foreseen(error: Exception) -> bool:
-    import tensorflow as tf
-
-    if isinstance(error, tf.errors.InvalidArgumentError | tf.errors.InternalError):
-        return False  # a graph that cannot run is a fault of ours, or of the user's model: show where
-    return isinstance(error, tf.errors.OpError | MemoryError)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+    watchdog.expect(seconds, f"an image in {data_dir} cannot be decoded, and it took too long to find out which")
+    check_jpegs(data_dir)

@@ -24,7 +24,7 @@ READY_FILE = "ready.json"
 FINISHED_FILE = "finished.json"
 
 
-class Outbox:
+class TaskOutput:
     """The only writer of a task's folder."""
 
     def __init__(self, folder: Path, task: str) -> None:

@@ -1,7 +1,7 @@
 """What ends a task that would otherwise wait for ever: time limits, lost peers, a starter that is gone.
 
 TensorFlow's survivors of a lost ps or worker hang inside a call that no Python signal handler interrupts. So every
-end goes through `Watch.leave`, from whichever thread noticed: last words, the `finished` marker, `os._exit`.
+end goes through `Watchdog.leave`, from whichever thread noticed: last words, the `finished` marker, `os._exit`.
 
 A peer is watched through a TCP connection to its server port on which, after a greeting, nothing is sent. The kernel
 closes it when the peer's process dies, however it dies. Twice in a step's time limit it is made anew, because a process
@@ -21,27 +21,30 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from driple.contracts.command import printable
-from driple.workloads.runtime.task_output import Outbox
+from driple.contracts.errors import RunFailed
+from driple.workloads.runtime.task_output import TaskOutput
 
 RETRY_S = 0.2
 CONNECT_S = 2.0
 # HTTP/2's greeting with an empty SETTINGS frame, and the answer to the server's own: or it hangs up after a minute.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 ACKNOWLEDGED = bytes((0, 0, 0, 4, 1, 0, 0, 0, 0))
+PEER_LOSS_S = 1.5
+"""How long an error of the framework waits for the watchdog to name the lost peer that caused it."""
 BROKEN_TRIES = 3
 """Failed reconnections after which a peer that answered before counts as lost; a refusal counts at once."""
 
 
-class Watch:
+class Watchdog:
     """The clock of one task, and its only way out."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
+    def __init__(self, output: TaskOutput) -> None:
+        self._output = output
         self._leaving = threading.Lock()
         self._change = threading.Condition()
         self._deadline: float | None = None
         self._complaint: str | Callable[[], str] = ""
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def expect(self, seconds: float, complaint: str | Callable[[], str]) -> None:
         """The task ends with `complaint` unless this is called again, or `relax`, within `seconds`.
@@ -65,12 +68,12 @@ class Watch:
         """Ends the process: marker, last words on stderr, exit. The first caller is heard, others wait for the end."""
         self._leaving.acquire()
         try:
-            self._outbox.finished(code, message)
+            self._output.finished(code, message)
         except OSError as error:  # a full disk must not keep the task alive
-            message = f"{message} (and {self._outbox.folder}: {error.strerror})"
+            message = f"{message} (and {self._output.folder}: {error.strerror})"
             code = code or 1
         if message:
-            print(printable(f"{self._outbox.task}: {message}"), file=sys.stderr)
+            print(printable(f"{self._output.task}: {message}"), file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -152,6 +155,11 @@ class Peers:
             with contextlib.suppress(TimeoutError):
                 if not connection.recv(4096):
                     return
+
+
+def port_taken(port: int, error: OSError) -> RunFailed:
+    """The error for a port that this task needs and cannot open."""
+    return RunFailed(f"port {port} cannot be opened ({error.strerror}); end what uses it, or choose another")
 
 
 class _Frozen(Exception):

@@ -21,9 +21,10 @@ from typing import Any
 from driple.contracts.errors import RunFailed
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Peers, Watch
-from driple.workloads.strategies.allreduce_barrier import ANSWER_S, Meeting, silent
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog
+from driple.workloads.strategies.allreduce_barrier import ANSWER_S, StartBarrier, silent
+from driple.workloads.strategies.base import Task, TrainingStrategy
 from driple.workloads.strategies.ps_worker import Ending, Pace
 
 LINGER_S = 1.0
@@ -34,10 +35,19 @@ _FORM_RING = "TFE_EnableCollectiveOps"
 """TensorFlow's function that returns when every worker is there."""
 
 
-def train_allreduce(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None = None) -> None:
-    """Runs worker `index` to its end."""
+class AllReduce(TrainingStrategy):
+    """Synchronous training without servers."""
+
+    name = "allreduce"
+    framework = "tensorflow"
+
+    def run(self, task: Task) -> None:
+        _run_worker(task.job, task.index, task.output, task.watchdog, task.graph_file)
+
+
+def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None) -> None:
     if graph_file is not None:
-        watch.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
+        watchdog.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
         _leave_graph(job, index, graph_file)
     cluster = {"worker": list(job.addresses("worker"))}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
@@ -45,61 +55,61 @@ def train_allreduce(job: JobSpec, index: int, outbox: Outbox, watch: Watch, grap
 
     me = f"worker:{index}"
     others = {task.task: task.address for task in job.tasks if task.task != me}
-    meeting = Meeting(me, job.task(me).address, others)
+    barrier = StartBarrier(me, job.task(me).address, others)
     begin = time.monotonic()
-    watch.expect(job.start_timeout_s, lambda: _nobody(job, meeting))
-    meeting.hold()
+    watchdog.expect(job.start_timeout_s, lambda: _nobody(job, barrier))
+    barrier.wait()
     left = _less_the_asking(begin + job.start_timeout_s - time.monotonic())
-    watch.expect(left, lambda: _no_ring(job, others))
+    watchdog.expect(left, lambda: _no_ring(job, others))
     with _clear_words(others):
         strategy = _strategy(job, left)
-        _train(job, index, strategy, others, outbox, watch)
+        _train(job, index, strategy, others, output, watchdog)
 
 
-def _train(job: JobSpec, index: int, strategy: Any, others: dict[str, str], outbox: Outbox, watch: Watch) -> None:
+def _train(
+    job: JobSpec, index: int, strategy: Any, others: dict[str, str], output: TaskOutput, watchdog: Watchdog
+) -> None:
     import tensorflow as tf
 
     ending = Ending()
 
     def lost(task: str) -> None:
         if not ending.near:
-            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why")
 
     peers = Peers(others, lost)
-    watch.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
+    watchdog.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
     timed = job.run.measurement.duration_s is not None
     read = _reader(job, index)
     with strategy.scope():
         step_op = _step_function(job, index, strategy, timed)
     _barrier(strategy)
-    outbox.ready(tensorflow=tf.__version__)
+    output.ready(tensorflow=tf.__version__)
     pace = Pace(job.run.measurement)
     done = 0
     while True:
         over = pace.over(done, time.monotonic())
         if over and not timed:
             break
-        watch.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
+        watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
         begin = time.monotonic_ns()
         loss, votes = step_op(tf.constant(float(over)), read())
         loss, votes = float(loss), float(votes)
-        outbox.step(done, done + 1, begin, time.monotonic_ns(), loss)
+        output.step(done, done + 1, begin, time.monotonic_ns(), loss)
         done += 1
         if votes > 0:  # the sum of all workers' votes: all see it at the same step
             break
     ending.near = True
-    watch.expect(job.step_timeout_s, "trained to the end, but the other workers do not answer")
+    watchdog.expect(job.step_timeout_s, "trained to the end, but the other workers do not answer")
     _barrier(strategy)
     time.sleep(LINGER_S)
-    watch.leave(0)
+    watchdog.leave(0)
 
 
 @contextlib.contextmanager
 def _clear_words(others: dict[str, str]) -> Iterator[None]:
     """Turns what TensorFlow says of a ring that broke into a line about the worker that broke it."""
     import tensorflow as tf
-
-    from driple.workloads.runtime.task import BETTER_WORDS_S
 
     try:
         yield
@@ -108,7 +118,7 @@ def _clear_words(others: dict[str, str]) -> Iterator[None]:
         gone = tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.CancelledError
         if not isinstance(error, gone | tf.errors.DeadlineExceededError) and "Collective ops is aborted" not in text:
             raise
-        time.sleep(BETTER_WORDS_S)  # the watch may know for certain who it is, and then leaves
+        time.sleep(PEER_LOSS_S)  # the watchdog may know for certain who it is, and then leaves
         named = {f"worker:{number}" for number in re.findall(r"/job:worker/replica:0/task:(\d+)", text)}
         found = silent(others) or [f"{name} ({others[name]})" for name in sorted(named & set(others))]
         who = f"{', '.join(found)} does not answer" if found else "a worker went away, and it is not known which"
@@ -281,8 +291,8 @@ def _less_the_asking(seconds: float) -> float:
     return max(1.0, seconds - ANSWER_S)
 
 
-def _nobody(job: JobSpec, meeting: Meeting) -> str:
-    return f"gave up after {job.start_timeout_s:g} s: {', '.join(meeting.missing())} never answered"
+def _nobody(job: JobSpec, barrier: StartBarrier) -> str:
+    return f"gave up after {job.start_timeout_s:g} s: {', '.join(barrier.missing())} never answered"
 
 
 def _no_ring(job: JobSpec, others: dict[str, str]) -> str:

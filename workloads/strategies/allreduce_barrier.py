@@ -13,15 +13,14 @@ import threading
 import time
 from collections.abc import Mapping
 
-from driple.contracts.errors import RunFailed
-from driple.workloads.runtime.watchdog import GREETING
+from driple.workloads.runtime.watchdog import GREETING, port_taken
 
 RETRY_S = 0.1
 ANSWER_S = 2.0
 _HELLO = b"driple "
 
 
-class Meeting:
+class StartBarrier:
     """One worker's part in it."""
 
     def __init__(self, task: str, address: str, others: Mapping[str, str]) -> None:
@@ -34,16 +33,14 @@ class Meeting:
         try:
             self._listener = socket.create_server(("", int(port)), family=family)
         except OSError as error:
-            raise RunFailed(
-                f"port {port} cannot be opened ({error.strerror}); end what uses it, or choose another"
-            ) from None
+            raise port_taken(int(port), error) from None
 
     def missing(self) -> list[str]:
         """Who has not been met yet, with addresses."""
         met = self._heard & self._reached
         return [f"{name} ({address})" for name, address in self._others.items() if name not in met]
 
-    def hold(self) -> None:
+    def wait(self) -> None:
         """Returns when all have met, and the port is free again. Whoever calls sets the time limit."""
         listening = threading.Thread(target=self._listen, name="meeting", daemon=True)
         listening.start()

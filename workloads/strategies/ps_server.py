@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from typing import Any
@@ -12,8 +11,8 @@ from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.graphs.graph_build import GLOBAL_STEP
 from driple.workloads.runtime import cluster
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Peers, Watch
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import Peers, Watchdog
 from driple.workloads.strategies import ps_barrier
 
 LAST_WORD_S = 1.0
@@ -22,19 +21,6 @@ FAREWELL_S = 10.0
 """How long a server waits for workers that are done to be gone; a worker that waits for its answer must get it."""
 STALL_MARGIN_S = 2.0
 """What server 0 waits beyond a step's time limit: the worker that is stuck knows more, and speaks first."""
-
-
-def check_port(address: str) -> None:
-    """Fails at once if the task's port is taken: TensorFlow would say so only after seconds of loading."""
-    port = int(address.rpartition(":")[2])
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", port))  # as TensorFlow's server does, whatever the cluster spec says
-        except OSError as error:
-            raise RunFailed(
-                f"port {port} cannot be opened ({error.strerror}); end what uses it, or choose another"
-            ) from None
 
 
 def start_server(job: JobSpec, role: str, index: int) -> Any:
@@ -53,7 +39,7 @@ def start_server(job: JobSpec, role: str, index: int) -> Any:
         raise RunFailed(f"TensorFlow cannot listen at {address} ({error.message}); is the port in use?") from None
 
 
-def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
+def serve(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog) -> None:
     """Runs parameter server `index` until every worker has said that it is done.
 
     SIGTERM ends it too: no handler is set, since a Python one would wait for a call of TensorFlow's to return.
@@ -61,7 +47,7 @@ def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
     import tensorflow.compat.v1 as v1
 
     server = start_server(job, "ps", index)
-    outbox.ready(tensorflow=v1.__version__)
+    output.ready(tensorflow=v1.__version__)
     workers = job.run.setting.workers
     done: set[int] = set()
     gone = threading.Semaphore(0)
@@ -72,15 +58,17 @@ def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
         time.sleep(LAST_WORD_S)
         role, _, number = task.partition(":")
         if len(done) < workers and not (role == "worker" and int(number) in done):
-            watch.leave(1, f"{task} went away before it was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before it was done; its own last words say why")
 
     watched = [task for task in job.tasks if task.task.startswith("worker:") or (task.task == "ps:0" and index > 0)]
     peers = Peers({task.task: task.address for task in watched}, lost, job.step_timeout_s)
     if index == 0:
-        threading.Thread(target=_watch_progress, args=(job, server, watch, peers), name="progress", daemon=True).start()
+        threading.Thread(
+            target=_watch_progress, args=(job, server, watchdog, peers), name="progress", daemon=True
+        ).start()
     else:
-        watch.expect(job.start_timeout_s, lambda: _never_came(job, peers))
-        threading.Thread(target=_relax_when_complete, args=(watch, peers), name="complete", daemon=True).start()
+        watchdog.expect(job.start_timeout_s, lambda: _never_came(job, peers))
+        threading.Thread(target=_relax_when_complete, args=(watchdog, peers), name="complete", daemon=True).start()
     with v1.Graph().as_default():
         next_done = ps_barrier.hear_done(index)
         with _own_session(server, index) as session:
@@ -89,7 +77,7 @@ def serve(job: JobSpec, index: int, outbox: Outbox, watch: Watch) -> None:
             deadline = time.monotonic() + FAREWELL_S
             for _ in range(workers):
                 gone.acquire(timeout=max(0.0, deadline - time.monotonic()))
-            watch.leave(0)
+            watchdog.leave(0)
 
 
 def _own_session(server: Any, index: int) -> Any:
@@ -106,13 +94,13 @@ def _never_came(job: JobSpec, peers: Peers) -> str:
     return f"gave up after {job.start_timeout_s:g} s: all tasks answer, but the job did not start"
 
 
-def _relax_when_complete(watch: Watch, peers: Peers) -> None:
+def _relax_when_complete(watchdog: Watchdog, peers: Peers) -> None:
     while peers.missing():
         time.sleep(0.5)
-    watch.relax()
+    watchdog.relax()
 
 
-def _watch_progress(job: JobSpec, server: Any, watch: Watch, peers: Peers) -> None:
+def _watch_progress(job: JobSpec, server: Any, watchdog: Watchdog, peers: Peers) -> None:
     """On server 0, which keeps the global step: ends the job when that stands still.
 
     It sees what no worker can tell: that all of them have stopped. One that is frozen while others go on is seen by
@@ -121,7 +109,7 @@ def _watch_progress(job: JobSpec, server: Any, watch: Watch, peers: Peers) -> No
     import tensorflow.compat.v1 as v1
 
     limit = job.step_timeout_s + STALL_MARGIN_S
-    watch.expect(job.start_timeout_s, lambda: _never_came(job, peers))
+    watchdog.expect(job.start_timeout_s, lambda: _never_came(job, peers))
     with v1.Graph().as_default():
         with v1.device(cluster.server_device(0)):
             # The same name on the same device is the same variable: this is the job's own.
@@ -135,9 +123,9 @@ def _watch_progress(job: JobSpec, server: Any, watch: Watch, peers: Peers) -> No
                 now = int(session.run(value)) if session.run(known) else 0
                 if not started and not peers.missing():
                     started = True
-                    watch.expect(
+                    watchdog.expect(
                         job.start_timeout_s + limit, "all tasks answer, but no step was ever done; it is stuck"
                     )
                 if now != last:
                     last = now
-                    watch.expect(limit, f"no step was done for {limit:g} s after step {last}: it is stuck")
+                    watchdog.expect(limit, f"no step was done for {limit:g} s after step {last}: it is stuck")

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.run_spec import JobSpec, Measurement
+from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.graphs import graph_build
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Peers, Watch
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import Peers, Watchdog
 from driple.workloads.strategies import ps_barrier
 from driple.workloads.strategies.ps_server import start_server
 
@@ -44,7 +45,7 @@ class Ending:
     near: bool = False
 
 
-def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Path | None = None) -> None:
+def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None = None) -> None:
     """Runs worker `index` to its end.
 
     Args:
@@ -56,18 +57,18 @@ def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Pa
 
     def lost(task: str) -> None:
         if not ending.near:
-            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why")
 
     peers = Peers(
         {task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost, job.step_timeout_s
     )
-    watch.expect(job.start_timeout_s, lambda: _no_start(job, peers))
+    watchdog.expect(job.start_timeout_s, lambda: _no_start(job, peers))
     server = start_server(job, "worker", index)
     built = graph_build.build(job, index)
     if graph_file is not None:
         from driple.workloads.graphs import graph_writer
 
-        graph_writer.write(graph_writer.of_replica(built, job, f"worker:{index}"), graph_file)
+        graph_writer.write(graph_writer.of_worker(built, job, f"worker:{index}"), graph_file)
     # Duration in lock-step: one clock decides for all, or those who go on would wait for ever for one who stopped.
     agreed = job.run.measurement.duration_s is not None and built.chief_op is not None
     with built.graph.as_default():
@@ -78,20 +79,20 @@ def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Pa
     config.gpu_options.allow_growth = True
     session = v1.Session(server.target, graph=built.graph, config=config)
     _meet(session, index, built, start, stop)
-    outbox.ready(tensorflow=v1.__version__)
+    output.ready(tensorflow=v1.__version__)
     if built.chief_op is not None and index == 0:
         threading.Thread(
-            target=_drive, args=(session, built.chief_op, ending, watch), name="chief", daemon=True
+            target=_drive, args=(session, built.chief_op, ending, watchdog), name="chief", daemon=True
         ).start()
-    _steps(session, job, index, built, stop, outbox, watch)
+    _steps(session, job, index, built, stop, output, watchdog)
     ending.near = True
-    watch.expect(job.step_timeout_s, "trained to the end, but the parameter servers do not answer")
+    watchdog.expect(job.step_timeout_s, "trained to the end, but the parameter servers do not answer")
     with contextlib.suppress(v1.errors.OpError):  # its work is done, whatever becomes of the servers now
         session.run(done_op)
-    watch.leave(0)
+    watchdog.leave(0)
 
 
-def _meet(session: Any, index: int, built: graph_build.Replica, start: ps_barrier.Start, stop: Any) -> None:
+def _meet(session: Any, index: int, built: graph_build.WorkerGraph, start: ps_barrier.Start, stop: Any) -> None:
     if index == 0:
         session.run([built.init_op, stop.init] if stop is not None else built.init_op)
         session.run(start.let_in)
@@ -103,7 +104,13 @@ def _meet(session: Any, index: int, built: graph_build.Replica, start: ps_barrie
 
 
 def _steps(
-    session: Any, job: JobSpec, index: int, built: graph_build.Replica, stop: Any, outbox: Outbox, watch: Watch
+    session: Any,
+    job: JobSpec,
+    index: int,
+    built: graph_build.WorkerGraph,
+    stop: Any,
+    output: TaskOutput,
+    watchdog: Watchdog,
 ) -> None:
     fetches = [built.train_op, built.loss, built.global_step, *([stop.at] if stop is not None else [])]
     # A callable skips what session.run works out anew at every step: a millisecond of a step that can be ten.
@@ -121,20 +128,18 @@ def _steps(
             over = bool(stop_at) and done >= stop_at
         if over:
             return
-        watch.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
+        watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
         begin = time.monotonic_ns()
         _, loss, global_step, *chosen = step_op()
         end = time.monotonic_ns()
-        outbox.step(done, int(global_step), begin, end, float(loss))
+        output.step(done, int(global_step), begin, end, float(loss))
         done += 1
         if chosen:
             stop_at = int(chosen[0])
 
 
-def _drive(session: Any, chief_op: Any, ending: Ending, watch: Watch) -> None:
+def _drive(session: Any, chief_op: Any, ending: Ending, watchdog: Watchdog) -> None:
     import tensorflow as tf
-
-    from driple.workloads.runtime.task import explain
 
     apply_once = session.make_callable(chief_op)
     while True:
@@ -144,7 +149,7 @@ def _drive(session: Any, chief_op: Any, ending: Ending, watch: Watch) -> None:
             if ending.near:
                 return
             time.sleep(1.0)  # a lost peer, if that is the cause, is the better message
-            watch.leave(1, f"the gradients could not be applied: {explain(error)}")
+            watchdog.leave(1, f"the gradients could not be applied: {framework_of('tensorflow').explain(error)}")
 
 
 def _no_start(job: JobSpec, peers: Peers) -> str:

@@ -17,7 +17,7 @@ NEVER_STALE = 2**62
 
 
 @dataclass(frozen=True)
-class LockStep:
+class SyncUpdate:
     """The two sides of a step."""
 
     worker_op: Any
@@ -26,9 +26,9 @@ class LockStep:
     """Worker 0's beside that: wait for all gradients, apply their mean, give everyone leave."""
 
 
-def lock_step(
+def sync_update(
     optimiser: Any, gradients: Sequence[tuple[Any, Any]], global_step: Any, *, worker: int, workers: int, device: str
-) -> LockStep:
+) -> SyncUpdate:
     """Adds lock-step training to the default graph.
 
     Args:
@@ -64,4 +64,4 @@ def lock_step(
             chief_op = v1.group(*(leave.enqueue(now) for leave in leaves), name="chief")
         with v1.control_dependencies(handed_in):
             worker_op = leaves[worker].dequeue(name="leave_given")
-    return LockStep(worker_op, chief_op)
+    return SyncUpdate(worker_op, chief_op)

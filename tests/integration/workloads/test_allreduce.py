@@ -17,7 +17,7 @@ from local_jobs import PATIENCE_S, MakeFolder, WarmHost, free_ports, gone, kill,
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.run_spec import JobSpec
-from driple.workloads.strategies.allreduce_barrier import Meeting
+from driple.workloads.strategies.allreduce_barrier import StartBarrier
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 WORKERS = ("worker:0", "worker:1")
@@ -121,13 +121,13 @@ def test_a_step_goes_by_the_mean_over_workers(warm: WarmHost, folder: MakeFolder
 
 @pytest.mark.parametrize("lost", WORKERS)
 def test_a_worker_that_is_lost_while_the_ring_forms_is_named(warm: WarmHost, folder: MakeFolder, lost: str) -> None:
-    """The lost one is played here: it comes to the meeting, and TensorFlow then waits for it in vain."""
+    """The lost one is played here: it comes to the barrier, and TensorFlow then waits for it in vain."""
     job = folder(make_job("cpu-p0w2-1g", "trivial", size=8, start_timeout_s=8.0))
     (here,) = set(WORKERS) - {lost}
     address, other = job.job.task(lost).address, job.job.task(here).address
     begin = time.monotonic()
     pids = warm.start(job, [here])
-    Meeting(lost, address, {here: other}).hold()
+    StartBarrier(lost, address, {here: other}).wait()
     with contextlib.ExitStack() as stack:
         if lost == "worker:1":  # this one is stopped and not gone: its connections are taken, and nobody answers
             stack.enter_context(socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))))

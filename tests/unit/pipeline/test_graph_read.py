@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driple.contracts.errors import BadInput
-from driple.pipeline.graph import prototext
-from driple.pipeline.graph.function_inlining import laid_open
-from driple.pipeline.graph.graphdef_fields import GRAPH
+from driple.contracts.errors import BadInput, DripleError
+from driple.pipeline.graph import graphdef_proto
+from driple.pipeline.graph.function_inlining import inline_functions
 from driple.pipeline.graph.public import OpGraph, read_graph
 from driple.pipeline.graph.shape_inference import output_shapes
 
@@ -172,7 +172,7 @@ def test_the_rules_of_shapes(op: str, inputs: tuple[str, ...], more: str, expect
     text += node("y", "Placeholder", more=given % "dim { size: 1 } dim { size: 5 }")
     text += ints("to", 2, -1) + ints("order", 2, 0, 1) + ints("first", 0)
     text += ints("b", 1, 1) + ints("e", 2, 2) + ints("s", 1, 1) + node("z", op, inputs, more)
-    nodes = laid_open(prototext.parse(text, GRAPH))
+    nodes = inline_functions(graphdef_proto.parse(text.encode(), text=True))
     assert output_shapes(nodes, {item.name: position for position, item in enumerate(nodes)})[-1] == [expected]
 
 
@@ -238,9 +238,9 @@ def test_ops_without_a_device_are_with_their_colocation_group_or_first_input(tmp
     [
         ("", "not a GraphDef, or one without nodes"),
         ("versions { producer: 1 }", "one without nodes"),
-        (node("a")[:-9], "cut short"),
-        ("hello", "line 1: expected ':'"),
-        ("node: 3", "expected a NodeDef"),
+        (node("a")[:-5], 'Expected "}"'),
+        ("hello", "line 1: "),
+        ("node: 3", "line 1: 'node: 3': Expected \"{\""),
         (node("a") + node("a"), "two nodes of the name 'a'"),
         (node("a", inputs=("b",)), "has the input 'b', which is not in the graph"),
         (node("a", inputs=("a",)), "op 'a' depends on itself"),
@@ -248,9 +248,9 @@ def test_ops_without_a_device_are_with_their_colocation_group_or_first_input(tmp
         ('node { name: "a" }', "a node without an op: 'a'"),
         ('node { op: "a" }', "a node without a name"),
         (node("a", more='device: "/job:ps/task:0"'), "no op is on 'a worker' (devices: /job:ps/task:0)"),
-        ("node { x { " + "y { " * 1000, "without end"),
+        ("node { x { " + "y { " * 1000, "nested too deeply"),
         (node("a", more=shape(2**40, 2**40)), "more bytes than any machine has"),
-        ('node { name: "\\377" }', "not text"),
+        ('node { name: "\\377" }', "parse string"),
     ],
 )
 def test_bad_text_is_one_clear_line(tmp_path: Path, text: str, said: str) -> None:
@@ -272,11 +272,18 @@ def test_a_function_that_calls_itself_is_refused(tmp_path: Path) -> None:
 def test_text_as_tools_write_it(tmp_path: Path) -> None:
     text = """# a comment
     node: < name: 'a' "b" op: "Relu\\x41" ; unknown_field: [1, 2, inf] other { deep: [ {x: -1.5e3f}, {} ] } >,
-    node { name: "c" op: "Re\\154u" input: ["ab"] } [some.extension/x]: 1
+    node { name: "c" op: "Re\\154u" input: ["ab"] }
     """
     graph = read_graph(written(tmp_path, text))
     assert graph.ops == ("ReluA", "Relu")
     assert graph.edges.tolist() == [[0, 1]]
+
+
+def test_a_graphdef_without_protobuf_is_one_clear_line(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphdef_proto._graph_class.cache_clear()
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(DripleError, match="pip install protobuf"):
+        read_graph(graphs / "tiny.pb")
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
@@ -323,11 +330,11 @@ def test_a_parquet_file_of_something_else(tmp_path: Path, graphs: Path) -> None:
     row["nodes"][0]["device"] = None
     for other, said in (
         (pa.table({"a": [1]}), "a Parquet file, but not of a graph"),
-        (table.replace_schema_metadata(versions), "schema version 99"),
+        (table.replace_schema_metadata(versions), "schema version .99."),
         (pa.concat_tables([table, table]), "2 graphs in a file that should have one"),
         (table.slice(0, 0), "0 graphs"),
         (table.drop_columns(["edges"]), "lacks columns"),
-        (pa.Table.from_pylist([row], schema=table.schema), "values of another type"),
+        (pa.Table.from_pylist([row], schema=table.schema), "values of the wrong type"),
     ):
         pq.write_table(other, path)
         with pytest.raises(BadInput, match=said):

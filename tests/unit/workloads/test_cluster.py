@@ -7,29 +7,25 @@ from hypothesis import strategies as st
 
 from driple.contracts.run_spec import Measurement
 from driple.contracts.setting import Setting
-from driple.workloads.runtime.cluster import Balanced, RoundRobin, cluster_of, variable_bytes, worker_device
+from driple.contracts.sharding import BALANCED, ROUND_ROBIN, Sharding
+from driple.workloads.runtime.cluster import cluster_of, worker_device
 from driple.workloads.runtime.job import job_without_hosts, workload_of
 from driple.workloads.strategies.ps_worker import Pace
 
 
 @given(sizes=st.lists(st.integers(0, 10**9), max_size=50), servers=st.integers(1, 5))
 def test_no_server_has_more_than_another_by_more_than_one_variable(sizes: list[int], servers: int) -> None:
-    placing = Balanced(servers)
+    placing = Sharding(servers, BALANCED)
     for size in sizes:
         placing.place(size)
     assert sum(placing.loads) == sum(sizes)
     assert max(placing.loads) - min(placing.loads) <= max(sizes, default=0)
 
 
-def test_a_variable_weighs_its_bytes() -> None:
-    assert variable_bytes([3, 4], 8) == 96
-    assert variable_bytes([], 4) == 4
-
-
 def test_the_first_variable_goes_to_server_0_and_round_robin_goes_round() -> None:
-    assert Balanced(3).place(8) == 0
-    turn = RoundRobin(3)
-    assert [turn(None) for _ in range(5)] == [0, 1, 2, 0, 1]
+    assert Sharding(3, BALANCED).place(8) == 0
+    turn = Sharding(3, ROUND_ROBIN)
+    assert [turn.place(8) for _ in range(5)] == [0, 1, 2, 0, 1]
 
 
 def test_cluster_and_devices_follow_the_setting() -> None:

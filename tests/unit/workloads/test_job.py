@@ -41,7 +41,7 @@ def test_a_job_survives_its_file(tmp_path: Path) -> None:
         ("image_size", 0, "image_size: expected 1 to 4096, got 0"),
         ("width", 0.0, "width: expected 0.01 to 64, got 0.0"),
         ("model", "mine.py:net", "has no code_path"),
-        ("strategy", "allreduce", "allreduce is p0"),
+        ("strategy", "allreduce", "needs no servers (p0)"),
     ],
 )
 def test_what_no_task_could_run_is_refused(tmp_path: Path, field: str, value: Any, words: str) -> None:

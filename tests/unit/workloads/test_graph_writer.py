@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.graph import EDGE_COLUMNS, GRAPH_COLUMNS, NODE_COLUMNS
+from driple.pipeline.graph.public import read_graph
 from driple.workloads.graphs import graph_writer
 from driple.workloads.graphs.graph_writer import Edge, Graph, Node
 
@@ -39,6 +41,16 @@ def test_a_graph_survives_its_file(tmp_path: Path) -> None:
         }
     ) == (GRAPH)
     assert table.schema.metadata == {b"driple.schema": b"graph", b"driple.schema_version": b"1"}
+    assert table.column_names == list(GRAPH_COLUMNS)
+    assert list(row["nodes"][0]) == list(NODE_COLUMNS)
+    assert list(row["edges"][0]) == list(EDGE_COLUMNS)
+
+
+def test_the_pipeline_reads_a_graph_file(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    graph_writer.write(GRAPH, tmp_path / "g.parquet")
+    graph = read_graph(tmp_path / "g.parquet", device="/job:worker")
+    assert (graph.ops, graph.bytes.tolist()) == (("Const",), [24.0])
 
 
 def test_a_host_without_pyarrow_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,53 +11,53 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.trace import STEP_COLUMNS
-from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.task_output import TaskOutput
 
 
 @pytest.fixture
-def open_outbox() -> Iterator[Callable[[Path, str], Outbox]]:
+def open_output() -> Iterator[Callable[[Path, str], TaskOutput]]:
     """Makes outboxes, and closes them: a task never has to."""
-    opened: list[Outbox] = []
+    opened: list[TaskOutput] = []
 
-    def make(folder: Path, task: str) -> Outbox:
-        opened.append(Outbox(folder, task))
+    def make(folder: Path, task: str) -> TaskOutput:
+        opened.append(TaskOutput(folder, task))
         return opened[-1]
 
     yield make
-    for outbox in opened:
-        outbox.close()
+    for output in opened:
+        output.close()
 
 
 def test_a_step_can_be_read_as_soon_as_it_is_written(
-    tmp_path: Path, open_outbox: Callable[[Path, str], Outbox]
+    tmp_path: Path, open_output: Callable[[Path, str], TaskOutput]
 ) -> None:
-    outbox = open_outbox(tmp_path / "deep" / "out", "worker:0")
-    outbox.step(0, 1, 10, 20, 2.5)
-    outbox.step(1, 2, 20, 30, math.nan)
+    output = open_output(tmp_path / "deep" / "out", "worker:0")
+    output.step(0, 1, 10, 20, 2.5)
+    output.step(1, 2, 20, 30, math.nan)
     lines = [json.loads(line) for line in (tmp_path / "deep" / "out" / "steps.jsonl").read_text().splitlines()]
     assert [tuple(line) for line in lines] == [tuple(column.name for column in STEP_COLUMNS)] * 2
     assert [line["loss"] for line in lines] == [2.5, None]
 
 
-def test_markers_say_who_and_how(tmp_path: Path, open_outbox: Callable[[Path, str], Outbox]) -> None:
-    outbox = open_outbox(tmp_path, "worker:0")
-    outbox.step(0, 1, 10, 20, 2.5)
-    outbox.ready(tensorflow="2")
-    outbox.finished(1, "lost")
+def test_markers_say_who_and_how(tmp_path: Path, open_output: Callable[[Path, str], TaskOutput]) -> None:
+    output = open_output(tmp_path, "worker:0")
+    output.step(0, 1, 10, 20, 2.5)
+    output.ready(tensorflow="2")
+    output.finished(1, "lost")
     ready, finished = (json.loads((tmp_path / name).read_text()) for name in ("ready.json", "finished.json"))
     assert ready["task"] == "worker:0" and ready["tensorflow"] == "2" and ready["mono_ns"] <= finished["mono_ns"]
     assert (finished["exit_code"], finished["message"], finished["steps"]) == (1, "lost", 1)
 
 
 def test_an_earlier_attempt_is_not_taken_for_this_one(
-    tmp_path: Path, open_outbox: Callable[[Path, str], Outbox]
+    tmp_path: Path, open_output: Callable[[Path, str], TaskOutput]
 ) -> None:
-    open_outbox(tmp_path, "ps:0").finished(0, "")
-    open_outbox(tmp_path, "ps:0")
+    open_output(tmp_path, "ps:0").finished(0, "")
+    open_output(tmp_path, "ps:0")
     assert not (tmp_path / "finished.json").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="Not a directory|File exists"):
-        Outbox(tmp_path / "file" / "out", "ps:0")
+        TaskOutput(tmp_path / "file" / "out", "ps:0")

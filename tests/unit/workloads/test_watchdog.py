@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from driple.workloads.runtime.watchdog import Peers
-from driple.workloads.strategies.allreduce_barrier import Meeting
+from driple.workloads.strategies.allreduce_barrier import StartBarrier
 
 PROLOGUE = """
 import sys, time, pathlib
-from driple.workloads.runtime.task_output import Outbox
-from driple.workloads.runtime.watchdog import Watch
-watch = Watch(Outbox(pathlib.Path(sys.argv[1]), "worker:0"))
+from driple.workloads.runtime.task_output import TaskOutput
+from driple.workloads.runtime.watchdog import Watchdog
+watchdog = Watchdog(TaskOutput(pathlib.Path(sys.argv[1]), "worker:0"))
 """
 
 
@@ -31,14 +31,14 @@ def run(program: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
 
 
 def test_a_time_limit_ends_a_task_whose_main_thread_waits_for_ever(tmp_path: Path) -> None:
-    program = "watch.expect(60, 'no'); watch.expect(0.1, lambda: 'too late'); time.sleep(60)"
+    program = "watchdog.expect(60, 'no'); watchdog.expect(0.1, lambda: 'too late'); time.sleep(60)"
     code, words, finished = run(program, tmp_path)
     assert (code, words) == (1, "worker:0: too late\n")
     assert (finished["exit_code"], finished["message"]) == (1, "too late")
 
 
 def test_nothing_ends_a_task_that_is_in_time(tmp_path: Path) -> None:
-    program = "watch.expect(0.3, 'no'); watch.relax(); time.sleep(0.6); watch.leave(0)"
+    program = "watchdog.expect(0.3, 'no'); watchdog.relax(); time.sleep(0.6); watchdog.leave(0)"
     assert run(program, tmp_path)[:2] == (0, "")
 
 
@@ -46,7 +46,7 @@ def test_only_the_first_last_words_are_heard(tmp_path: Path) -> None:
     program = """
 import threading
 for number in range(8):
-    threading.Thread(target=watch.leave, args=(1, f"words\\nof {number}")).start()
+    threading.Thread(target=watchdog.leave, args=(1, f"words\\nof {number}")).start()
 time.sleep(60)
 """
     code, words, _ = run(program, tmp_path)
@@ -55,7 +55,7 @@ time.sleep(60)
 
 
 def test_a_closed_stdin_ends_a_task(tmp_path: Path) -> None:
-    code, words, _ = run("watch.end_with_stdin(); time.sleep(60)", tmp_path)
+    code, words, _ = run("watchdog.end_with_stdin(); time.sleep(60)", tmp_path)
     assert code == 1 and "stdin was closed" in words
 
 
@@ -85,23 +85,23 @@ def test_a_peer_that_never_was_there_is_missing_and_not_lost() -> None:
         assert peers.missing() == [f"ps:0 ({address})"]
 
 
-def test_a_meeting_ends_when_all_have_met_and_frees_the_ports() -> None:
+def test_a_start_barrier_ends_when_all_have_met_and_frees_the_ports() -> None:
     with socket.socket() as a, socket.socket() as b, socket.socket() as c:
         for each in (a, b, c):
             each.bind(("127.0.0.1", 0))
         ports = [each.getsockname()[1] for each in (a, b, c)]
     addresses = {f"worker:{index}": f"127.0.0.1:{port}" for index, port in enumerate(ports)}
-    meetings = [
-        Meeting(me, address, {name: other for name, other in addresses.items() if name != me})
+    barriers = [
+        StartBarrier(me, address, {name: other for name, other in addresses.items() if name != me})
         for me, address in addresses.items()
     ]
-    threads = [threading.Thread(target=meeting.hold, daemon=True) for meeting in meetings]
+    threads = [threading.Thread(target=barrier.wait, daemon=True) for barrier in barriers]
     for thread in threads[:2]:
         thread.start()
     with socket.create_connection(("127.0.0.1", ports[0])) as stranger:
         stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
     threads[0].join(1.0)
-    assert threads[0].is_alive() and meetings[0].missing() == [f"worker:2 (127.0.0.1:{ports[2]})"]
+    assert threads[0].is_alive() and barriers[0].missing() == [f"worker:2 (127.0.0.1:{ports[2]})"]
     threads[2].start()
     for thread in threads:
         thread.join(20)

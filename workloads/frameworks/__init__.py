@@ -1,0 +1,1 @@
+"""Deep-learning frameworks, one file each, behind the interface in base.py."""

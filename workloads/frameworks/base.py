@@ -1,0 +1,54 @@
+"""The interface between a task and the framework it trains with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from driple.contracts.run_spec import JobSpec
+from driple.contracts.strategy import FRAMEWORKS
+
+
+class TrainingFramework(ABC):
+    """What differs between frameworks outside of models and strategies."""
+
+    name: str
+
+    @property
+    def title(self) -> str:
+        """As it is written in messages."""
+        return FRAMEWORKS[self.name].title
+
+    @abstractmethod
+    def prepare_environment(self, gpu: int | None) -> None:
+        """Sets the environment variables that the framework reads when it starts.
+
+        Args:
+            gpu: index of the only visible GPU; None for none.
+        """
+
+    @abstractmethod
+    def load(self) -> str:
+        """Imports all that tasks need, without starting the framework's runtime; returns its version."""
+
+    @abstractmethod
+    def cause(self, error: Exception) -> str:
+        """The one line of an error that names the cause."""
+
+    @abstractmethod
+    def is_expected(self, error: Exception) -> bool:
+        """Whether training may raise this error without a fault in the code: a lost peer, no memory left."""
+
+    @abstractmethod
+    def is_broken_image(self, error: Exception) -> bool:
+        """Whether an input image could not be decoded."""
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """Whether the device or the host has no memory left."""
+        return isinstance(error, MemoryError)
+
+    def explain(self, error: Exception, job: JobSpec | None = None) -> str:
+        """An error in one line."""
+        if self.is_out_of_memory(error):
+            batch = f"batch {job.run.workload.batch_size} of {job.run.workload.model}" if job else "this batch"
+            return f"out of memory: {batch} does not fit; use a smaller batch or size ({self.cause(error)[:200]})"
+        return f"{type(error).__name__}: {self.cause(error)[:300]}"

@@ -1,4 +1,4 @@
-"""NVML through its official binding: library, devices, return codes, plain readings. Only importer of pynvml."""
+"""NVML through its official binding: library, devices, return codes, plain readings. The only importer of pynvml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
+from driple.agents.sources.gpu.base import Reading
 from driple.contracts.errors import BadInput, UnknownName
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,6 @@ _REMEDIES = {
     4: "no permission to ask the NVIDIA driver: see the owner and mode of /dev/nvidiactl",
     18: "the NVIDIA library and kernel module are of different versions: load the new module, or reboot",
 }
-
-
-class Lost(Exception):
-    """The device fell off the bus."""
 
 
 class Nvml:
@@ -112,13 +109,6 @@ def _field(place: Any, name: str, kind: Any) -> Any:
     return kind.from_buffer(place, getattr(type(place), name).offset)
 
 
-class Reading(NamedTuple):
-    """A number of the device: a call that returns a code and fills a place, and how to take it from there."""
-
-    call: Callable[[], int]
-    take: Callable[[], int]
-
-
 def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
     """The ways to each plain column, best first."""
     py, uint, by = nvml.py, ctypes.c_uint, ctypes.byref
@@ -168,13 +158,15 @@ def answer(call: Callable[[], int]) -> int:
     return code
 
 
-class Gauge:
+class NvmlGauge:
     """Utilisation as `nvidia-smi` shows it: an average over the device's last window."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         place = nvml.py.c_nvmlUtilization_t()
         self._gpu, self._memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
-        self.call = partial(nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place))
+        self.call: Callable[[], int] = partial(
+            nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place)
+        )
 
     def take(self) -> Tuple[int, int]:
         """GPU and memory utilisation of the last call."""

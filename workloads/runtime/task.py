@@ -9,7 +9,8 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.task_files import BAD_INPUT, ERROR, OUT_OF_MEMORY
 from driple.contracts.run_spec import JobSpec, TaskSpec
 from driple.workloads.runtime.job import read_job
 from driple.workloads.runtime.task_output import Outbox
@@ -32,7 +33,7 @@ def run_job_file(
         job = read_job(path)
         job.task(task)
     except DripleError as error:
-        outbox.finished(error.exit_code, "; ".join(error.lines()))
+        outbox.finished(error.exit_code, "; ".join(error.lines()), BAD_INPUT)
         raise
     finally:
         outbox.close()
@@ -69,14 +70,14 @@ def run_task(
             _name_broken_image(error, spec, job.step_timeout_s, watch)
             raise
     except DripleError as error:
-        watch.leave(error.exit_code, "; ".join(error.lines()))
+        watch.leave(error.exit_code, "; ".join(error.lines()), BAD_INPUT if isinstance(error, BadInput) else ERROR)
     except Exception as error:
         if not _foreseen(error):
             traceback.print_exc()
             watch.leave(1, f"unexpected {explain(error)}; the traceback is above")
         if not _out_of_memory(error):
             time.sleep(BETTER_WORDS_S)
-        watch.leave(1, explain(error, job))
+        watch.leave(1, explain(error, job), OUT_OF_MEMORY if _out_of_memory(error) else ERROR)
     watch.leave(0)
 
 

@@ -61,11 +61,11 @@ class Watch:
             self._deadline = None
             self._change.notify()
 
-    def leave(self, code: int, message: str = "") -> NoReturn:
+    def leave(self, code: int, message: str = "", kind: str | None = None) -> NoReturn:
         """Ends the process: marker, last words on stderr, exit. The first caller is heard, others wait for the end."""
         self._leaving.acquire()
         try:
-            self._outbox.finished(code, message)
+            self._outbox.finished(code, message, kind)
         except OSError as error:  # a full disk must not keep the task alive
             message = f"{message} (and {self._outbox.folder}: {error.strerror})"
             code = code or 1

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import RunFailed
+from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.runtime.task_output import Outbox
@@ -63,7 +64,7 @@ def _train(job: JobSpec, index: int, strategy: Any, others: dict[str, str], outb
 
     def lost(task: str) -> None:
         if not ending.near:
-            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watch.leave(1, f"{task} went away before the job was done; its own last words say why", LOST_PEER)
 
     peers = Peers(others, lost)
     watch.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))

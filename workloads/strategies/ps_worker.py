@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec, Measurement
 from driple.workloads.graphs import graph_build
 from driple.workloads.runtime.task_output import Outbox
@@ -56,7 +57,7 @@ def train(job: JobSpec, index: int, outbox: Outbox, watch: Watch, graph_file: Pa
 
     def lost(task: str) -> None:
         if not ending.near:
-            watch.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watch.leave(1, f"{task} went away before the job was done; its own last words say why", LOST_PEER)
 
     peers = Peers(
         {task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost, job.step_timeout_s

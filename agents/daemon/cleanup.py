@@ -6,7 +6,6 @@ Each is stored before the change is made. If an agent is killed with -9, the nex
 from __future__ import annotations
 
 import json
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 from typing import List, Sequence
@@ -47,6 +46,8 @@ class Cleanup:
 
 def run(argv: Sequence[str], limit_s: float) -> RunAnswer:
     """Runs a short command to its end. The exit code is -1 if it does not exist or takes too long."""
+    import subprocess  # not at the start of the agent, of which it would take a tenth
+
     try:
         done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired:

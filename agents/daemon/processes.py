@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -173,6 +172,8 @@ class Processes:
         return [*self._living.values(), *self._leaving]
 
     def _launch(self, order: Order, token: str, fds: List[int]) -> Child:
+        import subprocess  # not at the start of the agent, of which it would take a tenth
+
         nothing = _opened(Path(os.devnull), os.O_RDWR | os.O_CLOEXEC, fds)
         stdin, hold = nothing, -1
         if order.talk or order.lifeline:

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
+from driple.agents.sources.gpu.registry import VENDORS
 from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
@@ -90,10 +91,11 @@ def _contents() -> Dict[str, bytes]:
             contents[name] = source
             with suppress(ValueError):  # Python 3.14 has constants that this format lacks: hosts compile that module
                 contents[f"{name}c"] = _compiled(name, source)
-    spec = importlib.util.find_spec("pynvml")
-    if spec is None or spec.origin is None:
-        raise BadInput("nvidia-ml-py is not installed here; the sampler needs it: pip install nvidia-ml-py")
-    contents["pynvml.py"] = Path(spec.origin).read_bytes()
+    for vendor in VENDORS:
+        spec = importlib.util.find_spec(vendor.binding)
+        if spec is None or spec.origin is None:
+            raise BadInput(f"{vendor.binding} is not installed here; the sampler needs it: pip install nvidia-ml-py")
+        contents[f"{vendor.binding}.py"] = Path(spec.origin).read_bytes()
     version = metadata.version("driple")
     facts = f"Metadata-Version: 2.1\nName: driple\nVersion: {version}\n"
     contents[f"driple-{version}.dist-info/METADATA"] = facts.encode()

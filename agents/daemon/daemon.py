@@ -29,6 +29,7 @@ from driple.agents.hostinfo.host_facts import host_facts
 from driple.contracts.errors import RunFailed
 from driple.contracts.protocol import events
 from driple.contracts.protocol.clock import CLOCK, clock_answer
+from driple.contracts.protocol.message import Tagged
 
 ENDED, ORPHANED = 0, 3
 """Exit codes."""
@@ -213,7 +214,7 @@ class Daemon:
         elif line.text.strip() and self._exit is None:  # nothing new after `quit`
             handlers.handle(line)
 
-    def _send(self, event: events.Event) -> None:
+    def _send(self, event: Tagged) -> None:
         self._out.put(event.to_line().encode("ascii") + b"\n")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, Type
 
 from driple.agents.daemon.event_loop import Loop
 from driple.agents.daemon.forked_call import ForkedCalls, Outcome, Work
@@ -20,7 +20,7 @@ from driple.agents.daemon.task_progress import Follower, Task, alive
 from driple.agents.daemon.work_dir import WorkDir, expanded, sums, tail
 from driple.contracts.errors import BadInput, DripleError, UnknownName, shown
 from driple.contracts.protocol import events, requests
-from driple.contracts.protocol.message import Message, encode
+from driple.contracts.protocol.message import Message, Tagged, encode
 
 if TYPE_CHECKING:
     from driple.agents.daemon.probe_listeners import ProbeListeners
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CROWDED_BYTES = 1_000_000
 # Limit for work on files.
 LONG_S = 600.0
+GPUS_S = 30.0
 
 
 class Handlers:
@@ -178,7 +179,7 @@ class Handlers:
 
     def _look(self, number: int, asked: requests.Look) -> Optional[requests.HostInfo]:
         from driple.agents.hostinfo.interfaces import interfaces
-        from driple.agents.hostinfo.software import GPUS_S, PYTHON_S, gpus, python_versions
+        from driple.agents.hostinfo.software import PYTHON_S, python_versions
 
         found = interfaces()
         answer = requests.HostInfo(
@@ -203,7 +204,7 @@ class Handlers:
             waiting.add(key)
 
         if asked.gpus:
-            ask("gpus", gpus, GPUS_S)
+            ask("gpus", _gpus, GPUS_S)
         if asked.python is not None:
             prefix = [_home(word) for word in asked.python]
             ask("python", lambda: python_versions(prefix), PYTHON_S)
@@ -267,7 +268,7 @@ class Handlers:
     def _refuse(self, number: Optional[int], why: str) -> None:
         self._put(encode({"id": number, "error": " ".join(why.split())}))
 
-    def _send_event(self, event: events.Event) -> None:
+    def _send_event(self, event: Tagged) -> None:
         self._put(event.to_line())
 
     def _put(self, line: str) -> None:
@@ -308,6 +309,12 @@ def _parsed(line: Line) -> Dict[str, Any]:
     if not isinstance(asked, dict):
         raise BadInput(f"expected one JSON object per line, got {shown(line.text[:80])}")
     return asked
+
+
+def _gpus() -> List[requests.GpuInfo]:
+    from driple.agents.sources.gpu.registry import list_gpus
+
+    return list_gpus()
 
 
 def _home(word: str) -> str:

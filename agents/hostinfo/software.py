@@ -1,16 +1,15 @@
-"""GPUs of this host, and packages of an interpreter. Both calls may hang, so they run in forked processes."""
+"""Python and packages of an interpreter."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from typing import List, Sequence
+from typing import Sequence
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.protocol.requests import GpuInfo, PythonInfo
+from driple.contracts.protocol.requests import PythonInfo
 
 PYTHON_S = 20.0
-GPUS_S = 30.0
 
 # Reads the metadata and imports nothing: importing TensorFlow takes seconds, and may occupy a GPU.
 _VERSIONS = """\
@@ -56,14 +55,3 @@ def python_versions(prefix: Sequence[str]) -> PythonInfo:
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()
     last = words[-1] if words else shown(done.stdout[-60:])
     raise BadInput(f"{shown_as}: expected a Python 3.8 or later, but it ended with {done.returncode}: {last}")
-
-
-def gpus() -> List[GpuInfo]:
-    """All GPUs of all vendors.
-
-    Raises:
-        BadInput: no vendor's library works here.
-    """
-    from driple.agents.sources.gpu.registry import list_gpus
-
-    return list_gpus()

@@ -5,28 +5,15 @@ An agent sends `ready` once; before it `busy` while another agent uses the host,
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Type, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 from driple.contracts.formats.task_files import Finished
-from driple.contracts.json_scalar import expect
-from driple.contracts.protocol.message import Message, encode
+from driple.contracts.protocol.message import Tagged
 
 
-class Event(Message):
-    """Base class of events."""
-
-    kind = ""
-    """Name of the event on the wire."""
-
-    def to_line(self) -> str:
-        """The event as a line of JSON."""
-        return encode({self.kind: self})
-
-
-class Ready(Event):
+class Ready(Tagged):
     """The agent is ready; facts about the host."""
 
-    kind = "ready"
     pid: int
     uid: int
     gid: int
@@ -48,43 +35,33 @@ class Ready(Event):
     """Processes of an earlier agent that were still running and have been ended."""
 
 
-class Busy(Event):
+class Busy(Tagged):
     """Another agent uses the host."""
 
-    kind = "busy"
     owner: str
     pid: Optional[int]
     since_real_s: Optional[float]
 
 
-class Failed(Event):
+class Failed(Tagged):
     """The agent cannot start."""
 
-    kind = "failed"
+    bare = "why"
     why: str
 
-    def to_line(self) -> str:
-        return encode({self.kind: self.why})
 
-    @classmethod
-    def read(cls, value: Any, place: str) -> Failed:
-        return cls(why=expect(str, value, place))
-
-
-class Said(Event):
+class Said(Tagged):
     """A line on the stdout of a process that was started with `talk`."""
 
-    kind = "said"
     name: str
     line: str
     cut: bool = False
     """Whether the line was too long and has been truncated."""
 
 
-class Progress(Event):
+class Progress(Tagged):
     """Progress of a task that is followed."""
 
-    kind = "progress"
     name: str
     ready: bool
     steps: int
@@ -94,10 +71,9 @@ class Progress(Event):
     alive: bool
 
 
-class Ended(Event):
+class Ended(Tagged):
     """A process ended."""
 
-    kind = "ended"
     name: str
     pid: int
     exit_code: int
@@ -105,25 +81,13 @@ class Ended(Event):
     mono_ns: int
 
 
-class Trouble(Event):
+class Trouble(Tagged):
     """A process exceeded a limit or cannot be ended."""
 
-    kind = "trouble"
     name: str
     what: str
 
 
 ProcessEvent = Union[Said, Progress, Ended, Trouble]
 """An event that names a process."""
-
-_KINDS: Dict[str, Type[Event]] = {kind.kind: kind for kind in (Ready, Busy, Failed, Said, Progress, Ended, Trouble)}
-
-
-def read_event(value: Dict[str, Any]) -> Optional[Event]:
-    """Decodes an event; None for an object that is not an event.
-
-    Raises:
-        BadInput: it is an event with wrong content.
-    """
-    kind = next(iter(value), "")
-    return _KINDS[kind].read(value[kind], kind) if kind in _KINDS else None
+EVENTS = (Ready, Busy, Failed, Said, Progress, Ended, Trouble)

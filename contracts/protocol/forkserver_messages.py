@@ -11,21 +11,20 @@ server      {"error": "..."}                                                    
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Type, Union
+from typing import Optional, Union
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.json_scalar import expect
-from driple.contracts.protocol.message import Message, encode
+from driple.contracts.protocol.message import Tagged, read_tagged
 
 
-class ServerReady(Message):
+class Ready(Tagged):
     """The server can fork tasks."""
 
     pid: int
     tensorflow: str
 
 
-class RunTask(Message):
+class Run(Tagged):
     """Fork a task."""
 
     job: str
@@ -35,13 +34,14 @@ class RunTask(Message):
     """Where a worker writes its graph; None for nowhere."""
 
 
-class StopTask(Message):
+class Stop(Tagged):
     """End a task."""
 
+    bare = "pid"
     pid: int
 
 
-class TaskStarted(Message):
+class Started(Tagged):
     """A task was forked."""
 
     pid: int
@@ -49,7 +49,7 @@ class TaskStarted(Message):
     out: str
 
 
-class TaskEnded(Message):
+class Ended(Tagged):
     """A task ended."""
 
     pid: int
@@ -58,42 +58,22 @@ class TaskEnded(Message):
     exit_code: int
 
 
-class ServerError(Message):
+class Error(Tagged):
     """The server did not understand a line."""
 
+    bare = "message"
     message: str
 
 
-AnyMessage = Union[ServerReady, RunTask, StopTask, TaskStarted, TaskEnded, ServerError]
-
-_KINDS: Dict[str, Type[Any]] = {
-    "ready": ServerReady,
-    "run": RunTask,
-    "stop": StopTask,
-    "started": TaskStarted,
-    "ended": TaskEnded,
-    "error": ServerError,
-}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-_BARE = {StopTask: ("pid", int), ServerError: ("message", str)}
-"""Messages whose value is not an object but that of their one key."""
+MESSAGES = (Ready, Run, Stop, Started, Ended, Error)
 
 
-def to_line(message: AnyMessage) -> str:
-    """The message as a line of JSON, without its end."""
-    value: Any = getattr(message, _BARE[type(message)][0]) if type(message) in _BARE else message
-    return encode({_NAMES[type(message)]: value})
-
-
-def read_line(line: Union[str, bytes]) -> AnyMessage:
+def read_line(line: Union[str, bytes]) -> Tagged:
     """Decodes a line. Raises BadInput if it is not a message."""
     try:
-        ((name, value),) = json.loads(line).items()
-        kind = _KINDS[name]
-        if kind in _BARE:
-            key, scalar = _BARE[kind]
-            value = {key: expect(scalar, value, name)}
-        message: AnyMessage = kind.read(value, name)
-        return message
-    except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
-        raise BadInput(f"expected a message of the fork server, got {shown(line)}") from None
+        message = read_tagged(MESSAGES, json.loads(line))
+    except (ValueError, RecursionError):
+        message = None
+    if message is None:
+        raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}} on one line, got {shown(line)}')
+    return message

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, shown, unknown
 from driple.contracts.json_scalar import at, expect
@@ -22,12 +22,16 @@ else:
 
 
 M = TypeVar("M", bound="Message")
+_NO_LIMITS: Dict[str, Tuple[float, float]] = {}
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 @dataclass_transform(kw_only_default=True)
 class Message:
-    """A class attribute is the default of its key. Subclasses of a message class cannot add keys."""
+    """An annotation is a key, and its value the default. Subclasses of a message class cannot add keys."""
+
+    limits = _NO_LIMITS
+    """Least and greatest values, by key."""
 
     def __init__(self, **values: Any) -> None:
         """Takes the keys as keyword arguments. Type checkers verify them; `read` also verifies them at run time."""
@@ -57,6 +61,9 @@ class Message:
 
     def check(self) -> None:
         """Raises BadInput for values that are out of range or contradict each other."""
+        for key, (low, high) in self.limits.items():
+            if not low <= getattr(self, key) <= high:
+                raise BadInput(f"{key}: expected {low:g} to {high:g}, got {shown(getattr(self, key))}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -65,15 +72,39 @@ class Message:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
 
+class Tagged(Message):
+    """A message that is sent as `{"tag": {...}}`. The tag is the class name in snake case."""
+
+    tag = ""
+    bare = ""
+    """A message with only this key is sent as `{"tag": value}`."""
+
+    def __init_subclass__(cls) -> None:
+        cls.tag = snake_case(cls.__name__)
+
+    def to_line(self) -> str:
+        """The message as a line of JSON, without its end."""
+        return encode({self.tag: getattr(self, self.bare) if self.bare else self})
+
+
+def read_tagged(kinds: Sequence[Type[M]], value: Any) -> Optional[M]:
+    """Decodes a message of one of these classes; None for another value. Raises BadInput for wrong content."""
+    tag = next(iter(value), "") if isinstance(value, dict) else ""
+    for kind in kinds:
+        if kind.tag == tag:  # type: ignore[attr-defined]
+            bare = kind.bare  # type: ignore[attr-defined]
+            return kind.read({bare: value[tag]} if bare else value[tag], tag)
+    return None
+
+
 def encode(value: Any) -> str:
     """JSON of messages and of plain values that contain them."""
     return json.dumps(value, default=vars)
 
 
-def within(name: str, value: float, low: float, high: float) -> None:
-    """Raises BadInput for a value out of range."""
-    if not low <= value <= high:
-        raise BadInput(f"{name}: expected {low:g} to {high:g}, got {shown(value)}")
+def snake_case(name: str) -> str:
+    """`UndoLater` to `undo_later`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def _decoded(kind: str, value: Any, place: str, scope: Mapping[str, Any]) -> Any:

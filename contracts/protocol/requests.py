@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, Generic, Optional, Tuple, TypeVar
 
 from driple.contracts.errors import BadInput
-from driple.contracts.protocol.message import Message, encode, within
+from driple.contracts.protocol.message import Message, encode, snake_case
 
 DAY_S = 86_400.0
 
@@ -20,7 +20,11 @@ class Request(Message, Generic[A]):
     """A request that is answered by an `A`."""
 
     do = ""
-    """Name of the request on the wire."""
+    """Name of the request on the wire: the class name in snake case."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.do = snake_case(cls.__name__)
 
     def to_line(self, number: int) -> str:
         """The request as a line of JSON; `number` is its id."""
@@ -44,8 +48,6 @@ class BeatAnswer(Message):
 
 class Beat(Request[BeatAnswer]):
     """Heartbeat."""
-
-    do = "beat"
 
 
 class NicInfo(Message):
@@ -99,7 +101,6 @@ class HostInfo(Message):
 class Look(Request[HostInfo]):
     """Describe the host."""
 
-    do = "look"
     nics: Tuple[str, ...] = ()
     """Interfaces to describe; all if empty."""
     gpus: bool = False
@@ -117,17 +118,13 @@ class PortsAnswer(Message):
 class Ports(Request[PortsAnswer]):
     """Find free TCP ports."""
 
-    do = "ports"
     count: int
-
-    def check(self) -> None:
-        within("count", self.count, 0, 1000)
+    limits = {"count": (0, 1000)}
 
 
 class Write(Request[Done]):
     """Write a file."""
 
-    do = "write"
     path: str
     text: str
 
@@ -142,7 +139,6 @@ class StartAnswer(Message):
 class Start(Request[StartAnswer]):
     """Start a process."""
 
-    do = "start"
     name: str
     argv: Tuple[str, ...]
     stderr: str
@@ -157,19 +153,19 @@ class Start(Request[StartAnswer]):
     limit_s: float = DAY_S
     cwd: str = ""
     """Working directory: the agent's work folder or a folder inside it."""
+    limits = {"limit_s": (0.001, 1e7)}
 
     def check(self) -> None:
+        super().check()
         if not self.name or not self.argv or not self.argv[0]:
             raise BadInput("expected a name, and a program as the first of argv")
         if self.talk and self.stdout is not None:
             raise BadInput("talk and stdout: expected one of the two")
-        within("limit_s", self.limit_s, 0.001, 1e7)
 
 
 class Tell(Request[Done]):
     """Send a line to the stdin of a process that was started with `talk`."""
 
-    do = "tell"
     name: str
     line: str
 
@@ -192,18 +188,14 @@ class StopAnswer(Message):
 class Stop(Request[StopAnswer]):
     """Stop processes: SIGTERM, then SIGKILL after `grace_s`."""
 
-    do = "stop"
     names: Tuple[str, ...]
     grace_s: float = 5.0
-
-    def check(self) -> None:
-        within("grace_s", self.grace_s, 0.0, 3600.0)
+    limits = {"grace_s": (0.0, 3600.0)}
 
 
 class Follow(Request[Done]):
     """Report the progress of a task from now on, as Progress events."""
 
-    do = "follow"
     name: str
     folder: str
     pid: Optional[int] = None
@@ -213,7 +205,6 @@ class Follow(Request[Done]):
 class Unfollow(Request[Done]):
     """Stop reporting the progress of a task."""
 
-    do = "unfollow"
     name: str
 
 
@@ -226,12 +217,9 @@ class TailAnswer(Message):
 class Tail(Request[TailAnswer]):
     """Read the last lines of a file."""
 
-    do = "tail"
     path: str
     lines: int = 10
-
-    def check(self) -> None:
-        within("lines", self.lines, 0, 100_000)
+    limits = {"lines": (0, 100_000)}
 
 
 class StepsAnswer(Message):
@@ -246,7 +234,6 @@ class StepsAnswer(Message):
 class Steps(Request[StepsAnswer]):
     """Convert the steps of a task to Parquet."""
 
-    do = "steps"
     source: str
     target: str
     warmup: int = 0
@@ -270,14 +257,12 @@ class SumsAnswer(Message):
 class Sums(Request[SumsAnswer]):
     """Compute sizes and checksums of all files under a folder."""
 
-    do = "sums"
     folder: str
 
 
 class Remove(Request[Done]):
     """Remove a file or folder."""
 
-    do = "remove"
     path: str
 
 
@@ -293,20 +278,19 @@ class RunAnswer(Message):
 class Run(Request[RunAnswer]):
     """Run a short command to its end."""
 
-    do = "run"
     argv: Tuple[str, ...]
     limit_s: float = 20.0
+    limits = {"limit_s": (0.001, 600.0)}
 
     def check(self) -> None:
+        super().check()
         if not self.argv or not self.argv[0]:
             raise BadInput("expected a program as the first of argv")
-        within("limit_s", self.limit_s, 0.001, 600.0)
 
 
 class UndoLater(Request[Done]):
     """Register a command that reverts a change. It runs when the agent ends, for whatever reason."""
 
-    do = "undo_later"
     name: str
     argv: Tuple[str, ...]
 
@@ -321,8 +305,6 @@ class UndoNowAnswer(Message):
 class UndoNow(Request[UndoNowAnswer]):
     """Run all registered commands now."""
 
-    do = "undo_now"
-
 
 class ListenAnswer(Message):
     """Answers Listen."""
@@ -334,8 +316,6 @@ class ListenAnswer(Message):
 
 class Listen(Request[ListenAnswer]):
     """Open the receiving end of a network probe."""
-
-    do = "listen"
 
 
 class SendAnswer(Message):
@@ -349,7 +329,6 @@ class SendAnswer(Message):
 class Send(Request[SendAnswer]):
     """Send a network probe: a TCP stream, then datagrams."""
 
-    do = "send"
     address: str
     port: int
     seconds: float = 0.5
@@ -358,12 +337,7 @@ class Send(Request[SendAnswer]):
     """Number of datagrams."""
     payload: int = 1000
     """Bytes of each datagram."""
-
-    def check(self) -> None:
-        within("port", self.port, 1, 65535)
-        within("seconds", self.seconds, 0.0, 10.0)
-        within("packets", self.packets, 0, 100_000)
-        within("payload", self.payload, 1, 65_000)
+    limits = {"port": (1, 65535), "seconds": (0.0, 10.0), "packets": (0, 100_000), "payload": (1, 65_000)}
 
 
 class HeardAnswer(Message):
@@ -377,15 +351,11 @@ class HeardAnswer(Message):
 class Heard(Request[HeardAnswer]):
     """Close the receiving end of a network probe and report what arrived."""
 
-    do = "heard"
     token: str
 
 
 class Quit(Request[Done]):
     """End the agent and everything that it started."""
 
-    do = "quit"
     grace_s: float = 2.0
-
-    def check(self) -> None:
-        within("grace_s", self.grace_s, 0.0, 3600.0)
+    limits = {"grace_s": (0.0, 3600.0)}

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import LOST_PEER, STDERR_LOG
 from driple.contracts.protocol import events, requests
-from driple.contracts.protocol.forkserver_messages import TaskEnded, TaskStarted
+from driple.contracts.protocol.forkserver_messages import Ended, Started
 from driple.contracts.protocol.message import Message
 from driple.contracts.protocol.sampler_lines import READY, SamplerSummary
 from driple.contracts.run_spec import RunSpec
@@ -149,9 +149,9 @@ class Listener:
                     state.over = True
                     self._fail(self.failed(state, f"{station.warm.failure}, and with it {state.task}"))
         for state in own:
-            if isinstance(told, TaskStarted) and told.out == state.place.out:
+            if isinstance(told, Started) and told.out == state.place.out:
                 self.on_started(state, told.pid)
-            elif isinstance(told, TaskEnded) and told.out == state.place.out:
+            elif isinstance(told, Ended) and told.out == state.place.out:
                 self._on_end(state, told.exit_code)
 
     def _on_progress_of(self, state: TaskState, progress: events.Progress) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
 from driple.contracts.protocol import events, forkserver_messages, requests
+from driple.contracts.protocol.message import Tagged
 from driple.contracts.run_dir import file_name
 from driple.orchestrator.attempt.failure import ended_how
 from driple.orchestrator.config.inventory import HostSpec
@@ -96,7 +97,7 @@ class WarmHost:
         start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
         self._station.ask(start)
 
-    def take(self, event: Event) -> forkserver_messages.AnyMessage | None:
+    def take(self, event: Event) -> Tagged | None:
         """Handles an event of this process; returns its message, if it is one."""
         if isinstance(event.value, events.Ended):
             self.ready = False
@@ -107,22 +108,22 @@ class WarmHost:
             message = forkserver_messages.read_line(event.value.line)
         except BadInput:
             return None  # a library that prints
-        self.ready = self.ready or isinstance(message, forkserver_messages.ServerReady)
+        self.ready = self.ready or isinstance(message, forkserver_messages.Ready)
         return message
 
     def run(self, place: TaskPlace) -> None:
         """Asks for a task; `started` follows."""
-        order = forkserver_messages.RunTask(job=place.job, task=place.task, out=place.out)
+        order = forkserver_messages.Run(job=place.job, task=place.task, out=place.out)
         if place.graph:
             order.graph = place.graph
         self._tell(order)
 
     def stop(self, pid: int) -> None:
         """Asks for the end of a task: SIGTERM, then SIGKILL."""
-        self._tell(forkserver_messages.StopTask(pid=pid))
+        self._tell(forkserver_messages.Stop(pid=pid))
 
-    def _tell(self, message: forkserver_messages.AnyMessage) -> None:
-        self._station.ask(requests.Tell(name=WARM, line=forkserver_messages.to_line(message)))
+    def _tell(self, message: Tagged) -> None:
+        self._station.ask(requests.Tell(name=WARM, line=message.to_line()))
 
 
 def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:

@@ -24,7 +24,7 @@ from driple.contracts.errors import BadInput, HostError, HostLost, RunFailed
 from driple.contracts.manifest import ClockProbe
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.clock import CLOCK, clock_mono_ns, clock_request
-from driple.contracts.protocol.message import Message
+from driple.contracts.protocol.message import Message, read_tagged
 from driple.orchestrator.hosts.agent_file import BOOTSTRAP, PYTHON_FLAGS, AgentFile
 from driple.orchestrator.hosts.base import Channel, Host
 from driple.orchestrator.hosts.bootstrap import BRING, NO_FOLDER
@@ -232,7 +232,7 @@ class AgentClient:
                 )
             said = _object(line)  # empty for the noise that a login shell may make
             try:
-                event = events.read_event(said)
+                event = read_tagged(events.EVENTS, said)
             except BadInput as error:
                 self._channel.close()
                 raise HostError(f"{self.name}: cannot read an event of the agent: {error}") from None
@@ -301,7 +301,7 @@ class AgentClient:
             else:
                 future.set_result(said.get("ok"))
             return
-        event = events.read_event(said)
+        event = read_tagged(events.EVENTS, said)
         if isinstance(event, events.Said | events.Progress | events.Ended | events.Trouble):
             self._tell(Event(self.name, event))
 

@@ -25,17 +25,8 @@ from typing import NoReturn
 from driple.contracts.command import printable
 from driple.contracts.errors import BadInput, DripleError, shown
 from driple.contracts.formats.task_files import STDERR_LOG, STDOUT_LOG
-from driple.contracts.protocol.forkserver_messages import (
-    AnyMessage,
-    RunTask,
-    ServerError,
-    ServerReady,
-    StopTask,
-    TaskEnded,
-    TaskStarted,
-    read_line,
-    to_line,
-)
+from driple.contracts.protocol.forkserver_messages import Ended, Error, Ready, Run, Started, Stop, read_line
+from driple.contracts.protocol.message import Tagged
 from driple.workloads.runtime.task import prepare_environment, run_job_file
 
 STOP_S = 2.0
@@ -47,7 +38,7 @@ def serve_stdin() -> int:
     prepare_environment(gpu=None)
     version = _load()
     host = _Host()
-    host.say(ServerReady(pid=os.getpid(), tensorflow=version))
+    host.say(Ready(pid=os.getpid(), tensorflow=version))
     return host.serve()
 
 
@@ -70,7 +61,7 @@ def _load() -> str:
 
 class _Host:
     def __init__(self) -> None:
-        self._running: dict[int, RunTask] = {}
+        self._running: dict[int, Run] = {}
         self._kill_at: dict[int, float] = {}
         self._text = b""
         self._open = True
@@ -78,8 +69,8 @@ class _Host:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up is written
 
-    def say(self, message: AnyMessage) -> None:
-        print(to_line(message), flush=True)
+    def say(self, message: Tagged) -> None:
+        print(message.to_line(), flush=True)
 
     def serve(self) -> int:
         with selectors.DefaultSelector() as selector:
@@ -107,21 +98,21 @@ class _Host:
             try:
                 self._obey(line)
             except DripleError as error:
-                self.say(ServerError(message=str(error)))
+                self.say(Error(message=str(error)))
 
     def _obey(self, line: bytes) -> None:
         message = read_line(line)
-        if isinstance(message, RunTask):
+        if isinstance(message, Run):
             pid = self._fork(message)
             self._running[pid] = message
-            self.say(TaskStarted(pid=pid, task=message.task, out=message.out))
-        elif isinstance(message, StopTask):
+            self.say(Started(pid=pid, task=message.task, out=message.out))
+        elif isinstance(message, Stop):
             if message.pid in self._running:  # else it ended in the meantime
                 self._stop(message.pid)
         else:
             raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}}, got {shown(line)}')
 
-    def _fork(self, order: RunTask) -> int:
+    def _fork(self, order: Run) -> int:
         parent = os.getpid()
         with warnings.catch_warnings():
             # Python counts a thread that TensorFlow's import leaves; it holds no lock that a task needs.
@@ -151,10 +142,10 @@ class _Host:
                 order = self._running.pop(pid)
                 self._kill_at.pop(pid, None)
                 code = os.waitstatus_to_exitcode(status)
-                self.say(TaskEnded(pid=pid, task=order.task, out=order.out, exit_code=code))
+                self.say(Ended(pid=pid, task=order.task, out=order.out, exit_code=code))
 
 
-def _be_task(order: RunTask, parent: int) -> NoReturn:
+def _be_task(order: Run, parent: int) -> NoReturn:
     """In the child: what the task command does, and never back into the host's loop."""
     code = 1
     try:

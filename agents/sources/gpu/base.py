@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from driple.agents.sources.gpu.sample_clock import Stamps
 from driple.contracts.protocol.requests import GpuInfo
@@ -20,7 +20,6 @@ UTILISATION = 2  # the first two columns; the rest are plain readings
 
 COUNTS = ("samples", "sample_gaps", "overruns", "misdated", "errors")
 """Counters of a sample buffer."""
-
 SILENT = 3
 """A device that gave no sample for more than this many periods is silent."""
 
@@ -36,13 +35,11 @@ class Reading(NamedTuple):
     take: Callable[[], int]
 
 
-class Gauge(Protocol):
-    """GPU and memory utilisation in percent, averaged by the device over its last window."""
+class Gauge(NamedTuple):
+    """As Reading, for the GPU's and the memory's utilisation in percent, averaged over the device's last window."""
 
     call: Callable[[], int]
-
-    def take(self) -> Tuple[int, int]:
-        """Result of the last call."""
+    take: Callable[[], Tuple[int, int]]
 
 
 class SampleBuffer(Protocol):
@@ -68,50 +65,36 @@ class SampleBuffer(Protocol):
         """Seconds of samples that the buffer holds; 0 if unknown."""
 
 
-class GpuDevice(ABC):
+class GpuDevice(NamedTuple):
     """A device that is open. What it cannot report is None or absent, never 0."""
 
-    library = ""
-    """For messages about error codes."""
-
-    @abstractmethod
-    def describe(self) -> Dict[str, Any]:
-        """`index`, `uuid`, `device`, `driver`, `mig`; None where unknown."""
-
-    @abstractmethod
-    def buffers(self, stamps: Stamps, now_ns: int) -> List[Optional[SampleBuffer]]:
-        """Samples of the GPU's and of the memory's utilisation."""
-
-    @abstractmethod
-    def gauge(self) -> Optional[Gauge]:
-        """The current utilisation."""
-
-    @abstractmethod
-    def readings(self) -> Dict[str, Reading]:
-        """Plain columns that the device reports."""
-
-    @abstractmethod
-    def is_lost(self, code: int) -> bool:
-        """Whether an error code means that the device is gone."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Releases the library."""
+    facts: Dict[str, Any]
+    """`index`, `uuid`, `device`, `driver`, `mig`; None where unknown."""
+    buffers: List[Optional[SampleBuffer]]
+    """Samples of the GPU's and of the memory's utilisation."""
+    gauge: Optional[Gauge]
+    readings: Dict[str, Reading]
+    """By plain column."""
+    lost_codes: Sequence[int]
+    """Error codes that mean that the device is gone."""
+    library: str
+    """For messages about other error codes."""
+    close: Callable[[], None]
 
 
 class GpuVendor(ABC):
     """A vendor's library. Creating it loads the library and raises BadInput with the remedy if that fails."""
 
     binding = ""
-    """Module that the library needs; the one-file sampler contains it."""
+    """Python module of the library; the bundle contains it."""
 
     @abstractmethod
     def list_devices(self) -> List[GpuInfo]:
         """All devices of this vendor."""
 
     @abstractmethod
-    def open(self, wanted: str) -> GpuDevice:
-        """Opens a device by index or UUID, and hands the library over to it. Raises BadInput or UnknownName."""
+    def open(self, wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
+        """Opens a device by index or UUID; it then owns the library. Raises BadInput or UnknownName."""
 
     @abstractmethod
     def close(self) -> None:

@@ -99,15 +99,12 @@ class GpuSource:
 
     def open(self) -> None:
         """Finds the device and what it can tell; see Source."""
-        self._device = device = open_gpu(self._wanted)
-        self._facts.update(device.describe())
         now_ns = time.monotonic_ns()
         self._sent_ns = self._horizon_ns = now_ns
-
         self._stamps = Stamps(now_ns)
-        self._buffers = device.buffers(self._stamps, now_ns)
-        self._gauge = device.gauge()
-        readings = device.readings()
+        self._device = device = open_gpu(self._wanted, self._stamps, now_ns)
+        self._facts.update(device.facts)
+        self._buffers, self._gauge, readings = device.buffers, device.gauge, device.readings
         for slot, column in enumerate(COLUMNS):
             if column in readings:
                 self._readings.append((slot, *readings[column]))
@@ -219,7 +216,7 @@ class GpuSource:
     def _failed(self, code: int) -> None:
         """Counts a call that went wrong in passing; the slot stays None for this tick."""
         assert self._device is not None
-        if self._device.is_lost(code):
+        if code in self._device.lost_codes:
             raise Lost
         self._errors += 1
         if not self._first_error:

@@ -8,7 +8,7 @@ import logging
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from driple.agents.sources.gpu.base import Reading
+from driple.agents.sources.gpu.base import Gauge, Reading
 from driple.contracts.errors import BadInput, UnknownName
 
 log = logging.getLogger(__name__)
@@ -158,16 +158,9 @@ def answer(call: Callable[[], int]) -> int:
     return code
 
 
-class NvmlGauge:
+def gauge(nvml: Nvml, handle: Any) -> Gauge:
     """Utilisation as `nvidia-smi` shows it: an average over the device's last window."""
-
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
-        place = nvml.py.c_nvmlUtilization_t()
-        self._gpu, self._memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
-        self.call: Callable[[], int] = partial(
-            nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place)
-        )
-
-    def take(self) -> Tuple[int, int]:
-        """GPU and memory utilisation of the last call."""
-        return self._gpu.value, self._memory.value
+    place = nvml.py.c_nvmlUtilization_t()
+    gpu, memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
+    call = partial(nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place))
+    return Gauge(call, lambda: (gpu.value, memory.value))

@@ -8,6 +8,7 @@ from typing import List, Tuple, Type
 from driple.agents.light_import import import_light
 from driple.agents.sources.gpu.base import GpuDevice, GpuVendor
 from driple.agents.sources.gpu.nvidia import Nvidia
+from driple.agents.sources.gpu.sample_clock import Stamps
 from driple.contracts.errors import BadInput
 from driple.contracts.protocol.requests import GpuInfo
 
@@ -23,33 +24,36 @@ def import_bindings() -> None:
 
 def list_gpus() -> List[GpuInfo]:
     """All devices of all vendors. Raises BadInput if no vendor's library works."""
-    found: List[GpuInfo] = []
-    errors: List[BadInput] = []
-    for vendor in VENDORS:
-        try:
-            library = vendor()
-        except BadInput as error:
-            errors.append(error)
-            continue
-        found += library.list_devices()
-        library.close()
-    if len(errors) == len(VENDORS):
+    libraries, errors = _libraries()
+    if not libraries:
         raise errors[0]
-    return found
+    return [gpu for library in libraries for gpu in library.list_devices()]
 
 
-def open_gpu(wanted: str) -> GpuDevice:
+def open_gpu(wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
     """Opens a device by index or UUID at the first vendor that has it. Raises BadInput."""
+    libraries, errors = _libraries()
+    unknown: List[BadInput] = []
+    device = None
+    for library in libraries:
+        try:
+            device = device or library.open(wanted, stamps, now_ns)
+            continue
+        except BadInput as error:
+            unknown.append(error)
+        library.close()
+    if device is None:
+        raise (unknown + errors)[0]
+    return device
+
+
+def _libraries() -> Tuple[List[GpuVendor], List[BadInput]]:
+    """The libraries that work here, and why the others do not."""
+    libraries: List[GpuVendor] = []
     errors: List[BadInput] = []
     for vendor in VENDORS:
         try:
-            library = vendor()
+            libraries.append(vendor())
         except BadInput as error:
             errors.append(error)
-            continue
-        try:
-            return library.open(wanted)
-        except BadInput as error:
-            library.close()
-            errors.insert(0, error)  # of a library that works: it names the devices that there are
-    raise errors[0]
+    return libraries, errors

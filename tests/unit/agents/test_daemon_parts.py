@@ -27,7 +27,7 @@ from driple.agents.hostinfo.free_ports import _candidates, free_ports
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.task_files import FINISHED_FILE, LOST_PEER, STEPS_FILE, UNREADABLE
 from driple.contracts.protocol import events, requests
-from driple.contracts.protocol.message import encode
+from driple.contracts.protocol.message import encode, read_tagged
 from driple.workloads.runtime.task_output import Outbox
 
 
@@ -245,7 +245,7 @@ def test_progress_is_read_from_the_files_that_a_task_writes(tmp_path: Path) -> N
     last = task.news()
     assert last is not None and last.finished is not None
     assert (last.finished.exit_code, last.finished.kind, last.finished.steps) == (1, LOST_PEER, 1)
-    received = events.read_event(json.loads(last.to_line()))
+    received = read_tagged(events.EVENTS, json.loads(last.to_line()))
     assert received == last
 
 
@@ -343,7 +343,7 @@ def test_a_request_comes_back_from_its_line_as_it_was() -> None:
 
 def test_events_come_back_from_their_lines_and_others_are_none() -> None:
     for event in (events.Said(name="a", line="ü"), events.Failed(why="busy"), events.Trouble(name="a", what="b")):
-        assert events.read_event(json.loads(event.to_line())) == event
-    assert events.read_event({"bring": "agent"}) is None
+        assert read_tagged(events.EVENTS, json.loads(event.to_line())) == event
+    assert read_tagged(events.EVENTS, {"bring": "agent"}) is None
     with pytest.raises(BadInput, match="ended: key 'pid' is missing"):
-        events.read_event({"ended": {"name": "a", "exit_code": 0, "mono_ns": 1}})
+        read_tagged(events.EVENTS, {"ended": {"name": "a", "exit_code": 0, "mono_ns": 1}})

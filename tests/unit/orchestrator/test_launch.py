@@ -6,7 +6,7 @@ import pytest
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.protocol.events import Ended, Said
-from driple.contracts.protocol.forkserver_messages import ServerReady, TaskStarted, to_line
+from driple.contracts.protocol.forkserver_messages import Ready, Started
 from driple.orchestrator.attempt.task_command import WARM, TaskPlace, WarmHost, container_command
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
@@ -62,9 +62,9 @@ def test_noise_of_a_warm_process_is_no_news(line: str) -> None:
 
 def test_a_warm_process_is_ready_until_it_ends() -> None:
     warm = WarmHost(cast("AgentClient", None), "python3")
-    warm.take(Event("h1", Said(name=WARM, line=to_line(ServerReady(pid=1, tensorflow="2.21.0")))))
+    warm.take(Event("h1", Said(name=WARM, line=Ready(pid=1, tensorflow="2.21.0").to_line())))
     assert warm.ready
-    started = TaskStarted(pid=2, task="ps:0", out="x")
-    assert warm.take(Event("h1", Said(name=WARM, line=to_line(started)))) == started
+    started = Started(pid=2, task="ps:0", out="x")
+    assert warm.take(Event("h1", Said(name=WARM, line=started.to_line()))) == started
     warm.take(Event("h1", Ended(name=WARM, pid=1, exit_code=-9, mono_ns=1)))
     assert "SIGKILL" in str(warm.failure)

@@ -11,8 +11,9 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
+from driple.agents.daemon.procfs import descendants, processes
 from driple.agents.sampler.samples_writer import DiskFull, SampleWriter, check_out
 from driple.agents.sampler.sampling_loop import Sampler, Table, machine, streams_of
 from driple.agents.sampler.seal import seal
@@ -242,29 +243,10 @@ class _Command:
             pause = min(0.2, 2 * pause)
 
     def _look(self) -> None:
-        """Finds those who run: children of whom we knew, and under a controller everyone in the command's session."""
-        found = _processes()
-        kept = {pid for pid, started in self._family.items() if pid in found and found[pid][2] == started}
-        kept |= {pid for pid, (_, session, _) in found.items() if session == self.pid}
+        """Finds running processes: descendants of known ones, and under a controller the whole session."""
+        table = {pid: one for pid, one in processes().items() if not one.dead}
+        roots = {pid for pid, start in self._family.items() if pid in table and table[pid].start == start}
+        roots |= {pid for pid, one in table.items() if one.session == self.pid}
         if self._child.returncode is None:
-            kept |= {self.pid} & found.keys()
-        ahead = list(kept)
-        while ahead:
-            parent = ahead.pop()
-            new = [pid for pid, (its_parent, _, _) in found.items() if its_parent == parent and pid not in kept]
-            kept.update(new)
-            ahead += new
-        self._family = {pid: found[pid][2] for pid in kept}
-
-
-def _processes() -> Dict[int, Tuple[int, int, int]]:
-    """Parent, session and start time of every process that runs. The start tells a number that was given out again."""
-    found = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError, ValueError):
-                stat = Path(entry.path, "stat").read_bytes()
-                words = stat[stat.rindex(b")") + 2 :].split()
-                if words[0] not in (b"Z", b"X"):
-                    found[int(entry.name)] = int(words[1]), int(words[3]), int(words[19])
-    return found
+            roots |= {self.pid} & table.keys()
+        self._family = {pid: table[pid].start for pid in descendants(table, roots)}

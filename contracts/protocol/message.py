@@ -87,13 +87,12 @@ class Tagged(Message):
         return encode({self.tag: getattr(self, self.bare) if self.bare else self})
 
 
-def read_tagged(kinds: Sequence[Type[M]], value: Any) -> Optional[M]:
+def read_tagged(kinds: Sequence[Type[Tagged]], value: Any) -> Optional[Tagged]:
     """Decodes a message of one of these classes; None for another value. Raises BadInput for wrong content."""
     tag = next(iter(value), "") if isinstance(value, dict) else ""
     for kind in kinds:
-        if kind.tag == tag:  # type: ignore[attr-defined]
-            bare = kind.bare  # type: ignore[attr-defined]
-            return kind.read({bare: value[tag]} if bare else value[tag], tag)
+        if kind.tag == tag:
+            return kind.read({kind.bare: value[tag]} if kind.bare else value[tag], tag)
     return None
 
 

@@ -21,7 +21,7 @@ from driple.orchestrator.attempt.prepare import Request, prepare, python_version
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, WarmHost
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import RUNS, AgentClient, Pending
+from driple.orchestrator.hosts.agent_client import RUNS
 
 log = logging.getLogger(__name__)
 
@@ -185,21 +185,21 @@ class Attempt:
         """The ladder: SIGTERM, a grace, SIGKILL; a warm host's tasks through it, a container also by its name."""
         grace = self._request.timeouts.stop_s
         running = [state for state in states if not state.over and state.pid and state.station.lost is None]
-        waiting: list[tuple[AgentClient, Pending[requests.StopAnswer]]] = []
+        waiting = []
         for state in running:
             try:
                 if state.way == WARM:
                     state.station.warm.stop(state.pid)
                 else:
                     stop = requests.Stop(names=(state.place.process,), grace_s=min(grace, TERM_S))
-                    waiting.append((state.station, state.station.post(stop)))
+                    waiting.append(state.station.post(stop))
             except RunFailed as error:
                 log.debug("stopping %s: %s", state.where, error)
-        for station, pending in waiting:
+        for answer in waiting:
             try:
-                station.answer(pending, grace + BACKSTOP_S)
+                answer(grace + BACKSTOP_S)
             except RunFailed as error:
-                log.debug("stopping on %s: %s", station.name, error)
+                log.debug("stopping: %s", error)
         self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
         for state in running:
             if state.way == CONTAINER:

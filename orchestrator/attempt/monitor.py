@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.errors import BadInput, HostError, RunFailed
 from driple.contracts.formats.task_files import LOST_PEER, STDERR_LOG
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.forkserver_messages import Ended, Started
@@ -25,7 +25,7 @@ from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptFailed, Blame, Interrupted, ended_how
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import AgentClient, Event, Lost
+from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +116,8 @@ class Listener:
         return () if answer is None else answer.lines
 
     def _on(self, event: Event) -> None:
-        if isinstance(event.value, Lost):
-            raise event.value.error
+        if isinstance(event.value, HostError):
+            raise event.value
         name = event.value.name
         if name == WARM:
             self._on_warm(self._stations[event.host], event)

@@ -104,8 +104,8 @@ def ask_each(
     stations: Mapping[str, AgentClient], wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0
 ) -> dict[str, A]:
     """Sends requests to several hosts at once; returns the answers by host."""
-    pending = {name: stations[name].post(request) for name, request in wanted.items()}
-    return {name: stations[name].answer(sent, timeout_s) for name, sent in pending.items()}
+    answers = {name: stations[name].post(request) for name, request in wanted.items()}
+    return {name: answer(timeout_s) for name, answer in answers.items()}
 
 
 def python_versions(info: requests.HostInfo | None) -> dict[str, str | None]:

@@ -56,9 +56,9 @@ class Starter:
         )
         start = state.station.post(sampler)
         follow = state.station.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
-        state.station.answer(write)
-        state.sampler_pid = state.station.answer(start).pid
-        state.station.answer(follow)
+        write()
+        state.sampler_pid = start().pid
+        follow()
 
     def container_name(self, state: TaskState) -> str:
         """Unlike any other's on that host."""

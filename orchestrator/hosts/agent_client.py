@@ -18,7 +18,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, HostError, HostLost, RunFailed
 from driple.contracts.manifest import ClockProbe
@@ -54,26 +55,12 @@ A = TypeVar("A", bound=Message)
 
 
 @dataclass(frozen=True)
-class Lost:
-    """The host was lost."""
-
-    error: HostError
-
-
-@dataclass(frozen=True)
 class Event:
     """An event of a host."""
 
     host: str
-    value: events.ProcessEvent | Lost
-
-
-@dataclass(frozen=True)
-class Pending(Generic[A]):
-    """A request that was sent; `AgentClient.answer` waits for its answer."""
-
-    request: requests.Request[A]
-    future: Future[Any]
+    value: events.ProcessEvent | HostError
+    """An error if the host was lost."""
 
 
 class AgentClient:
@@ -140,10 +127,10 @@ class AgentClient:
             HostLost: there is no answer in time.
             RunFailed: the agent could not do it; with its message.
         """
-        return self.answer(self.post(request), timeout_s)
+        return self.post(request)(timeout_s)
 
-    def post(self, request: requests.Request[A]) -> Pending[A]:
-        """Sends a request without waiting, so that several hosts can work at once."""
+    def post(self, request: requests.Request[A]) -> partial[A]:
+        """Sends a request, so that several hosts work at once. Call the result to wait for the answer, as in `ask`."""
         number = next(self._numbers)
         future: Future[Any] = Future()
         with self._lock:
@@ -151,13 +138,11 @@ class AgentClient:
                 raise self.lost
             self._waiting[number] = future
         self._send(request.to_line(number))
-        return Pending(request, future)
+        return partial(self._answer, request, future)
 
-    def answer(self, pending: Pending[A], timeout_s: float = ANSWER_S) -> A:
-        """Waits for the answer to a request; raises as `ask` does."""
-        request = pending.request
+    def _answer(self, request: requests.Request[A], future: Future[Any], timeout_s: float = ANSWER_S) -> A:
         try:
-            return request.read_answer(pending.future.result(timeout_s), request.do)
+            return request.read_answer(future.result(timeout_s), request.do)
         except BadInput as error:
             raise RunFailed(f"{self.name}: cannot read an answer of the agent: {error}") from None
         except FutureTimeout:
@@ -314,7 +299,7 @@ class AgentClient:
         for future in waiting.values():
             future.set_exception(error)
         self._clock_answers.put((0, ""))
-        self._tell(Event(self.name, Lost(error)))
+        self._tell(Event(self.name, error))
         if self._channel is not None:
             self._channel.close()
         self.host.close()

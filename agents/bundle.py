@@ -1,11 +1,11 @@
-"""Builds what a host gets as one file that python3 >= 3.8 runs: `python -m driple.agents.bundle FILE`.
+"""Builds the one file that is brought to hosts and needs only python3 >= 3.8: `python -m driple.agents.bundle FILE`.
 
-A zip archive that Python executes: this room, contracts, and nvidia-ml-py's one module. It is the sampler, and the
-steward where its first word is `steward`. The same sources give the same bytes, so a controller can tell by a checksum
-whether a host has it already.
+A zip archive that Python executes: the packages agents and contracts, and the module of nvidia-ml-py. It runs the
+sampler, or the agent daemon if the first argument is `daemon`. The same sources give the same bytes, so the controller
+can compare checksums to see whether a host already has it.
 
-Sources are there compiled too, by the Python that builds it: Python keeps nothing of what it compiles from an archive,
-and would do it again at each start. Another version of Python passes over these and compiles.
+It also contains the modules compiled by the Python that builds it, because Python does not cache what it compiles from
+an archive. Another version of Python ignores these and compiles the sources.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
+from driple.agents.sources.gpu.registry import VENDORS
 from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
@@ -30,22 +31,22 @@ _MAIN = """\
 import sys
 if sys.version_info < (3, 8):
     sys.exit("driple-sample: error: expected python3 >= 3.8, got %s" % sys.version.split()[0])
-if sys.argv[1:2] == ["steward"]:
+if sys.argv[1:2] == ["daemon"]:
     import gc, os
     del sys.argv[1]
-    gc.disable()  # all that is loaded stays
+    gc.disable()  # everything that is loaded stays
     from driple.agents.cli_daemon import main
     gc.freeze()
     gc.enable()
     code = main()
-    os._exit(code)  # it has ended all that it started: taking Python itself apart would only take time
+    os._exit(code)  # everything is ended: tearing down the interpreter would only take time
 from driple.agents.cli import main
 sys.exit(main())
 """
 _UNCHECKED = 1
-"""Flag of a compiled file that is known by its source's hash and never compared with it."""
+"""Flag of a compiled file that is hash-based and never checked against its source."""
 _NO_REFERENCES = 2
-"""Marshal's last format that is the same whatever else the compiling process has in memory."""
+"""The last marshal format whose output does not depend on other objects in memory."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -83,17 +84,18 @@ def archive() -> bytes:
 
 def _contents() -> Dict[str, bytes]:
     contents = {"__main__.py": _MAIN.encode(), "driple/__init__.py": b""}
-    for room in ("agents", "contracts"):
-        folder = _folder(f"driple.{room}")
+    for package in ("agents", "contracts"):
+        folder = _folder(f"driple.{package}")
         for path in folder.rglob("*.py"):
-            name, source = f"driple/{room}/{path.relative_to(folder).as_posix()}", path.read_bytes()
+            name, source = f"driple/{package}/{path.relative_to(folder).as_posix()}", path.read_bytes()
             contents[name] = source
-            with suppress(ValueError):  # Python 3.14 has constants that the format has not: hosts compile that one
+            with suppress(ValueError):  # Python 3.14 has constants that this format lacks: hosts compile that module
                 contents[f"{name}c"] = _compiled(name, source)
-    spec = importlib.util.find_spec("pynvml")
-    if spec is None or spec.origin is None:
-        raise BadInput("nvidia-ml-py is not installed here; the sampler carries it: pip install nvidia-ml-py")
-    contents["pynvml.py"] = Path(spec.origin).read_bytes()
+    for vendor in VENDORS:
+        spec = importlib.util.find_spec(vendor.binding)
+        if spec is None or spec.origin is None:
+            raise BadInput(f"{vendor.binding} is not installed here; the sampler needs it: pip install nvidia-ml-py")
+        contents[f"{vendor.binding}.py"] = Path(spec.origin).read_bytes()
     version = metadata.version("driple")
     facts = f"Metadata-Version: 2.1\nName: driple\nVersion: {version}\n"
     contents[f"driple-{version}.dist-info/METADATA"] = facts.encode()
@@ -101,7 +103,7 @@ def _contents() -> Dict[str, bytes]:
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """As in a .pyc file (PEP 552). The name is what tracebacks show."""
+    """Content of a .pyc file (PEP 552). Tracebacks show `name`."""
     code = compile(source, name, "exec", dont_inherit=True)
     head = importlib.util.MAGIC_NUMBER + _UNCHECKED.to_bytes(4, "little") + importlib.util.source_hash(source)
     return head + marshal.dumps(code, _NO_REFERENCES)
@@ -115,7 +117,7 @@ def _folder(package: str) -> Path:
 
 @command
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Builds it and, where it is a file, says how large it is."""
+    """Builds the file and prints its size."""
     parser = CommandParser(
         prog=PROG,
         description="Build the sampler as one file for hosts that have nothing but python3 >= 3.8.",

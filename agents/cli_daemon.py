@@ -1,6 +1,6 @@
-"""The steward's command, inside the one file that hosts get: `python3 agent.pyz steward`.
+"""Command of the agent daemon, inside the one file that hosts get: `python3 agent.pyz daemon`.
 
-Without argparse, which takes as long to load as all of the steward. Every option has a value, so pairs are enough.
+Without argparse, which takes as long to load as the rest of the agent. Every option has a value, so pairs are enough.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ import math
 import sys
 from typing import Dict, Optional, Sequence
 
-from driple.agents.daemon.daemon import Settings, Steward
+from driple.agents.daemon.daemon import Daemon, Settings
 from driple.contracts.command_guard import command
 from driple.contracts.errors import BadInput
 
-PROG = "driple-steward"
+PROG = "driple-agent"
 NEEDED = {"--work", "--owner"}
 USAGE = f"""\
 usage: {PROG} --work DIR --owner TEXT [--wait S] [--orphan S]
 
-Start, watch and end processes on this host, as a controller says by JSON lines on stdin.
-When the controller goes, all that was started goes too.
+Start, watch and end processes on this host for a controller, which sends JSON lines on stdin.
+When the controller goes away, everything that was started is ended.
 
-  --work DIR     its folder; nothing outside is changed
-  --owner TEXT   who uses the host, for others who wait for it
-  --wait S       wait so long for a host in use (0)
-  --orphan S     end after so long without a line (30)
+  --work DIR     work folder; nothing outside it is changed
+  --owner TEXT   who uses the host; shown to others who wait for it
+  --wait S       seconds to wait for a host in use (0)
+  --orphan S     end after this many seconds without a line (30)
 
 example:
-  python3 agent.pyz steward --work '~/.driple' --owner 'me@here p2w2'"""
+  python3 agent.pyz daemon --work '~/.driple' --owner 'me@here p2w2'"""
 
 
 @command
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Parses, serves, gives the exit code: 0 told to end, 1 busy or cannot start, 2 bad input, 3 orphaned."""
+    """Parses and serves. Exit codes: 0 asked to end, 1 busy or cannot start, 2 bad input, 3 controller gone."""
     words = sys.argv[1:] if argv is None else argv
     if words in (["-h"], ["--help"]):
         print(USAGE)
         return 0
     options = dict(zip(words[::2], words[1::2]))
     if len(words) % 2 or not NEEDED <= options.keys() <= NEEDED | {"--wait", "--orphan"}:
-        raise _bad("expected --work, --owner and perhaps --wait and --orphan, each with a value")
+        raise _bad("expected --work, --owner and optionally --wait and --orphan, each with a value")
     wait_s, orphan_s = _seconds(options, "--wait", 0.0), _seconds(options, "--orphan", 30.0)
-    return Steward(Settings(options["--work"], options["--owner"], wait_s, orphan_s)).run()
+    return Daemon(Settings(options["--work"], options["--owner"], wait_s, orphan_s)).run()
 
 
 def _seconds(options: Dict[str, str], name: str, default: float) -> float:

@@ -18,10 +18,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.protocol import requests
 from driple.orchestrator.attempt.prepare import ask_each
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.hosts.agent_client import Station
-from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_file import AgentFile
 from driple.orchestrator.hosts.host_pool import MANY, Fleet
 from driple.orchestrator.hosts.ssh import SshHost
 from driple.orchestrator.lab.lab_client import Lab
@@ -56,7 +57,7 @@ class Laps:
 class Hosts:
     """A lab of many hosts, and how to reach some of them."""
 
-    def __init__(self, lab: Lab, agent: Agent, folder: Path) -> None:
+    def __init__(self, lab: Lab, agent: AgentFile, folder: Path) -> None:
         self.lab = lab
         self.agent = agent
         self.folder = folder
@@ -105,12 +106,12 @@ class Hosts:
                 with laps.lap("connect, agent, steward"):
                     stations = fleet.stations(names)
                 with laps.lap("spec"):
-                    ask(stations, "write", {"path": "runs/spec.json", "text": SPEC})
+                    ask(stations, requests.Write(path="runs/spec.json", text=SPEC))
                 with laps.lap("start"):
-                    process = {"name": NAME, "argv": PROCESS, "stderr": "runs/log", "limit_s": LIMIT_S}
-                    ask(stations, "start", process)
+                    process = requests.Start(name=NAME, argv=tuple(PROCESS), stderr="runs/log", limit_s=LIMIT_S)
+                    ask(stations, process)
                 with laps.lap("stop"):
-                    ask(stations, "stop", {"names": [NAME], "grace_s": 5.0})
+                    ask(stations, requests.Stop(names=(NAME,), grace_s=5.0))
                 with laps.lap("fetch"):
                     for_each(names, MANY, lambda name: stations[name].host.get("~/fetched.bin", Path(folder) / name))
             finally:
@@ -196,8 +197,8 @@ def _on_hosts(agent: str) -> dict[int, tuple[str, float]]:
     return found
 
 
-def ask(stations: Mapping[str, Station], do: str, values: Mapping[str, Any]) -> None:
-    ask_each(stations, do, dict.fromkeys(stations, values))
+def ask(stations: Mapping[str, AgentClient], request: requests.Request[Any]) -> None:
+    ask_each(stations, dict.fromkeys(stations, request))
 
 
 def for_each(names: Sequence[str], at_once: int, action: Callable[[str], object]) -> None:

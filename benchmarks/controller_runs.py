@@ -18,8 +18,8 @@ from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.attempt.data_network import Links
 from driple.orchestrator.attempt.task_start import Starter
 from driple.orchestrator.config.experiment import load_experiment
-from driple.orchestrator.hosts.agent_client import Station
-from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_file import AgentFile
 from driple.orchestrator.hosts.backends import lab_cluster
 from driple.orchestrator.hosts.host_pool import Fleet
 from driple.orchestrator.lab.lab_client import Lab
@@ -48,7 +48,7 @@ DOORS: tuple[tuple[Any, str, str], ...] = (
     (Links, "apply", "network condition and its probe"),
     (lifecycle, "prepare", "look at hosts, ports, job files"),
     (Attempt, "_warm_up", "load TensorFlow"),
-    (Station, "probe_clock", "clock probes, before and after"),
+    (AgentClient, "probe_clock", "clock probes, before and after"),
     (Starter, "started", STARTED),
     (Attempt, "_finish", END),
     (fetch, "fetch", "fetch and verify files"),
@@ -116,16 +116,16 @@ class Stopwatch:
         # worker writes. The lab's hosts have this machine's clock. All else is overhead, also the end of processes.
         job_began = self._spans.pop(STARTED)[0][0]
         ((workers_ended, all_ended),) = self._spans.pop(END)
-        last_words = [state.finished.get("mono_ns") for state in self._ended.tasks if state.is_worker]
+        last_words = [state.finished for state in self._ended.tasks if state.is_worker]
         # A worker's end may be heard of before its last word, which is then never asked for.
-        job_ended = max(workers_ended if word is None else word / 1e9 for word in last_words)
+        job_ended = max(workers_ended if word is None else word.mono_ns / 1e9 for word in last_words)
         parts = {label: sum(end - begin for begin, end in spans) for label, spans in self._spans.items()}
         parts[END] = all_ended - job_ended
         job = job_ended - job_began
         self.runs.append({"wall_s": wall, "cpu_s": cpu, "job_s": job, "overhead_s": wall - job, "parts": parts})
 
 
-def sweep(lab: Lab, agent: Agent, runs: int) -> list[dict[str, Any]]:
+def sweep(lab: Lab, agent: AgentFile, runs: int) -> list[dict[str, Any]]:
     """A sweep of so many runs on hosts where nothing of ours is; a record of each."""
     watch = Stopwatch()
     with ExitStack() as stack:

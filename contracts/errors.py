@@ -37,7 +37,7 @@ class BadInput(DripleError):
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
     """The known name that `name` was probably meant to be, if any is close."""
-    import difflib  # errors are rare, and a steward starts without what it may never need
+    import difflib  # errors are rare, and this keeps the start of an agent quick
 
     folded = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=cutoff)

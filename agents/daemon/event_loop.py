@@ -1,4 +1,4 @@
-"""Loop: one thread that waits for descriptors and moments, and calls whoever asked for them. It never polls."""
+"""Event loop: one thread that waits for descriptors and timers and calls their handlers. It never polls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MANY = 64
 
 
 class Timer:
-    """A call to come; `cancel` may be called at any time, also after it came."""
+    """A scheduled call; `cancel` may be called at any time, also afterwards."""
 
     def __init__(self, call: Call) -> None:
         self.call: Optional[Call] = call
@@ -27,29 +27,29 @@ class Timer:
 
 
 class Loop:
-    """Descriptors and timers. A descriptor is watched for one thing at a time."""
+    """Descriptors and timers. A descriptor is watched for one kind of event at a time."""
 
     def __init__(self) -> None:
-        # poll, because epoll refuses a plain file, and somebody's stdin will be one.
+        # poll, because epoll refuses regular files, and stdin may be one.
         self._selector = selectors.PollSelector()
         self._timers: List[Tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._many = _MANY
 
     def watch(self, fd: int, events: int, call: Call) -> None:
-        """Calls whenever the descriptor is ready; watching it again replaces what was asked before."""
+        """Calls whenever the descriptor is ready; replaces an earlier watch of it."""
         self.forget(fd)
         self._selector.register(fd, events, call)
 
     def forget(self, fd: int) -> None:
-        """Watches it no longer. One that is not watched is fine."""
+        """Stops watching a descriptor, if it is watched."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def after(self, seconds: float, call: Call) -> Timer:
-        """Calls once, that many seconds from now."""
+        """Calls once, after this many seconds."""
         timer = Timer(call)
-        if len(self._timers) >= self._many:  # else a day's time limits of processes long gone would stay for a day
+        if len(self._timers) >= self._many:  # else time limits of ended processes would stay for a day
             self._timers = [entry for entry in self._timers if entry[2].call is not None]
             heapq.heapify(self._timers)
             self._many = max(_MANY, 2 * len(self._timers))
@@ -57,10 +57,10 @@ class Loop:
         return timer
 
     def turn(self, patience_s: Optional[float] = None) -> None:
-        """Waits for the next thing, at most that long, and makes all calls that are due.
+        """Waits for the next event, at most that long, and makes all calls that are due.
 
-        Descriptors come before timers: after a long pause of this process, what arrived in it counts as heard before
-        anyone is taken for silent.
+        Descriptors come before timers: after a long pause of this process, input that arrived meanwhile is read before
+        a timer declares the controller gone.
         """
         while self._timers and self._timers[0][2].call is None:
             heapq.heappop(self._timers)
@@ -69,7 +69,7 @@ class Loop:
             next_s = max(0.0, self._timers[0][0] - time.monotonic())
             wait_s = next_s if wait_s is None else min(wait_s, next_s)
         for key, _ in self._selector.select(wait_s):
-            # A call before this one may have taken it off, and its number may even be another file by now.
+            # An earlier call may have removed it, and its number may even be another file by now.
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Aside: does what may take long, or hang in a driver, in a process of its own, with a time limit."""
+"""Runs calls that may take long, or hang in a driver, in forked processes with a time limit."""
 
 from __future__ import annotations
 
@@ -6,41 +6,43 @@ import json
 import os
 import signal
 from contextlib import suppress
-from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, NamedTuple, NoReturn, Sequence
 
 from driple.agents.daemon.event_loop import READ, Loop
 from driple.agents.daemon.line_streams import CHUNK
 from driple.agents.daemon.procfs import Family, die_with, kill, process, processes
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.protocol.message import encode
 
 MOST = 32
 _MOST_FDS = 4096
 
-Work = Callable[[], Dict[str, Any]]
+Work = Callable[[], Any]
+"""Returns a message, or messages in plain values."""
 
 
 class Outcome(NamedTuple):
-    """What came of it: a value, or why there is none."""
+    """The result of a call as plain JSON, or None and the reason."""
 
-    value: Optional[Dict[str, Any]]
+    value: Any
     error: str = ""
 
 
-class Aside:
-    """Forks for each piece of work. We have one thread, so that is safe, and it costs a millisecond or two."""
+class ForkedCalls:
+    """Forks for each call. The agent has one thread, so this is safe; a fork costs a millisecond or two."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._running = 0
 
     def run(self, work: Work, limit_s: float, done: Callable[[Outcome], None], keep: Sequence[int] = ()) -> None:
-        """Runs it there, with the descriptors in `keep` and no others; calls with what came of it.
+        """Runs `work` in a child that inherits only the descriptors in `keep`; calls `done` with the outcome.
 
         Raises:
             BadInput: too many are running.
         """
         if self._running >= MOST:
-            raise BadInput(f"{MOST} requests are being worked on; wait for their answers")
+            raise BadInput(f"{MOST} requests are in progress; wait for their answers")
         hear, tell = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
         pid = os.fork()
@@ -77,11 +79,11 @@ def _outcome(heard: bytes) -> Outcome:
         told = json.loads(heard)
         return Outcome(told.get("ok"), told.get("error", ""))
     except ValueError:
-        return Outcome(None, "the process that worked on it ended without an answer")
+        return Outcome(None, "the process that handled the request ended without an answer")
 
 
 def _work(work: Work, parent: int, tell: int, keep: Sequence[int]) -> NoReturn:
-    """In the child: works, tells, and never comes back."""
+    """In the child: sends the result and exits."""
     try:
         die_with(parent)
         signal.set_wakeup_fd(-1)
@@ -92,7 +94,7 @@ def _work(work: Work, parent: int, tell: int, keep: Sequence[int]) -> NoReturn:
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)
         low = 3
-        for fd in sorted({tell, *keep}):  # not the lock, nor any lifeline: those end with the steward
+        for fd in sorted({tell, *keep}):  # not the lock, nor any lifeline: those end with the agent
             os.closerange(low, fd)
             low = fd + 1
         os.closerange(low, max(low, _MOST_FDS))
@@ -104,7 +106,7 @@ def _work(work: Work, parent: int, tell: int, keep: Sequence[int]) -> NoReturn:
             answer = {"error": f"{error.filename}: {error.strerror}" if error.filename else str(error)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        rest = memoryview(json.dumps(answer).encode("ascii"))
+        rest = memoryview(encode(answer).encode("ascii"))
         while rest:
             rest = rest[os.write(tell, rest) :]
     finally:

@@ -1,6 +1,6 @@
-"""Records of what a steward has running, so that the next one can end what a killed one left.
+"""Journal of running processes, so that the next agent can end what a killed agent left behind.
 
-When a steward is killed with -9 the kernel kills the processes that it started, and not those that came of them.
+When an agent is killed with -9, the kernel kills the processes that it started, but not their descendants.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Set
 
 from driple.agents.daemon.procfs import Family, Process, descendants, kill, processes, token_of
+from driple.agents.daemon.work_dir import LIVE
 
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.02
 
 
 class Record(NamedTuple):
-    """One process that was started. It is there before the process is."""
+    """One process. The record is written before the process starts."""
 
     name: str
     token: str
     boot_id: str
     pid_space: str
-    """Of the numbers below: a host that was made anew can have the same boot id."""
+    """PID namespace of the numbers below: a recreated host can have the same boot id."""
     pid: Optional[int] = None
-    """Also the number of its session. None in the moment before it runs."""
+    """Also the number of its session. None until it runs."""
     start: Optional[int] = None
 
 
@@ -36,18 +37,18 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-class Records:
-    """The folder of them."""
+class Journal:
+    """The folder of records."""
 
     def __init__(self, work: Path) -> None:
         self._work = work
-        self._folder = work / "live"
+        self._folder = work / LIVE
         self._folder.mkdir(exist_ok=True)
         self._boot_id = boot_id()
         self._pid_space = os.readlink("/proc/self/ns/pid")  # noqa: PTH115  (it is no path)
 
     def keep(self, name: str, token: str, family: Optional[Family] = None) -> None:
-        """Writes or rewrites one. Raises OSError, as on a full disk."""
+        """Writes or rewrites a record. Raises OSError."""
         pid, start = (None, None) if family is None else (family.pid, family.start)
         record = Record(name, token, self._boot_id, self._pid_space, pid, start)
         beside = self._folder / f".{token}"
@@ -60,12 +61,12 @@ class Records:
             raise
 
     def drop(self, token: str) -> None:
-        """Its process is gone, and all that came of it."""
+        """Removes a record: the process and its descendants are gone."""
         with suppress(FileNotFoundError):
             self._path(token).unlink()
 
     def end_left(self) -> List[str]:
-        """Ends what the records of an earlier steward name, and gives the names of those that were still there."""
+        """Ends the processes in the records of an earlier agent. Returns the names of those that were still running."""
         left = [record for record in self._read() if record.boot_id == self._boot_id]
         names: Set[str] = set()
         end = time.monotonic() + _PATIENCE_S
@@ -82,9 +83,9 @@ class Records:
         return sorted(names)
 
     def _victims(self, left: List[Record]) -> Dict[str, Set[int]]:
-        """Name of each record to those who live of it."""
+        """Living processes by name of their record."""
         table = processes()
-        # A steward can be started by what another started: it must not end its own parents.
+        # An agent can be started by a process of another agent: it must not end its own ancestors.
         spared, pid = set(), os.getpid()
         while pid in table and pid not in spared:
             spared.add(pid)
@@ -100,13 +101,13 @@ class Records:
         return found
 
     def _in_session(self, record: Record, pid: int, table: Dict[int, Process]) -> bool:
-        """Whether a process is of the record's session, and that session is not another's of the same number."""
+        """Whether a process belongs to the record's session, and not to a later one with the same number."""
         if record.pid is None or table[pid].session != record.pid:
             return False
         head = table.get(record.pid)
         if head is not None:
             return head.start == record.start
-        # Every daemon's session has lost its head, and numbers come again: more must speak for it.
+        # The leader is gone, as with every daemon, and numbers are reused: require more evidence.
         return self._uses_work(pid)
 
     def _uses_work(self, pid: int) -> bool:
@@ -122,7 +123,7 @@ class Records:
     def _read(self) -> List[Record]:
         records = []
         for path in self._folder.glob("*.json"):
-            with suppress(OSError, ValueError, TypeError):  # half a record on a disk that was full, or another's file
+            with suppress(OSError, ValueError, TypeError):  # a partial record from a full disk, or a foreign file
                 records.append(Record(**json.loads(path.read_text(encoding="utf-8"))))
         return records
 

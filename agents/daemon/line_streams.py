@@ -1,4 +1,4 @@
-"""Lines over descriptors: cut to a length on the way in, queued to a limit on the way out. Neither side can hold us."""
+"""Lines over descriptors: input is cut to a length, output is queued up to a limit. Neither side can block us."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Line(NamedTuple):
 
     text: bytes
     cut: bool
-    """Whether it was longer than allowed, and this is its head."""
+    """Whether it was too long and is truncated."""
 
 
-class Lines:
-    """Makes lines of chunks. Holds one line at most, and of that no more than the limit."""
+class LineBuffer:
+    """Splits chunks into lines. Keeps at most one line, and of that no more than the limit."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -29,7 +29,7 @@ class Lines:
         self._skipping = False
 
     def feed(self, data: bytes) -> List[Line]:
-        """The lines that this chunk completes; one that is too long is given, once, as soon as it is."""
+        """The lines that this chunk completes. A line that is too long is returned once, as soon as it is."""
         lines: List[Line] = []
         *whole, rest = data.split(b"\n")
         for part in whole:
@@ -42,7 +42,7 @@ class Lines:
         return lines
 
     def rest(self) -> List[Line]:
-        """What the last line holds when its writer ended without ending it."""
+        """The last line, if it has no end."""
         held, self._held = bytes(self._held), bytearray()
         return [Line(held, False)] if held else []
 
@@ -56,14 +56,14 @@ class Lines:
             self._skipping = True
 
 
-class Outlet:
-    """Writes without ever waiting: what the reader does not take is queued, up to a limit.
+class OutputQueue:
+    """Writes without blocking: data that the reader does not take is queued, up to a limit.
 
-    The descriptor stays blocking, as others may share it: where it is ready, a pipe takes PIPE_BUF without blocking.
+    The descriptor stays blocking, as others may share it: a pipe that is ready takes PIPE_BUF without blocking.
     """
 
     def __init__(self, loop: Loop, fd: int, limit: int, lost: Callable[[Optional[OSError]], None]) -> None:
-        """`lost` is called once: with the error of a reader that is gone, or with None if the limit is passed."""
+        """`lost` is called once: with the error if the reader is gone, or with None if the limit is exceeded."""
         self.waiting = 0
         self._loop = loop
         self._fd = fd
@@ -75,7 +75,7 @@ class Outlet:
         self._poll.register(fd, select.POLLOUT)
 
     def put(self, data: bytes) -> None:
-        """Writes now what the reader has room for, and the rest when it has."""
+        """Writes as much as the reader has room for, and the rest later."""
         if not self.open or not data:
             return
         self._queue.append(memoryview(data))
@@ -86,7 +86,7 @@ class Outlet:
             self._fail(None)
 
     def close(self) -> None:
-        """Forgets what waits. The descriptor is the owner's to close."""
+        """Discards the queue. The owner closes the descriptor."""
         self.open = False
         self._queue.clear()
         self.waiting = 0
@@ -102,7 +102,7 @@ class Outlet:
                     self._queue[0] = head[written:]
                 else:
                     self._queue.popleft()
-        except OSError as error:  # EPIPE; EIO where it was a terminal
+        except OSError as error:  # EPIPE; EIO for a terminal
             self._fail(error)
             return
         if self._queue:

@@ -1,4 +1,4 @@
-"""Probes of the network that are being listened to, each in a process aside until it is asked what it heard."""
+"""Receiving ends of network probes, each in a forked process until its result is requested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Callable, Dict, Optional, Tuple
 
-from driple.agents.daemon.forked_call import Aside, Outcome
+from driple.agents.daemon.forked_call import ForkedCalls, Outcome
 from driple.contracts.errors import BadInput, shown
 
 Done = Callable[[Outcome], None]
@@ -17,20 +17,20 @@ Done = Callable[[Outcome], None]
 @dataclass
 class _Probe:
     until: int
-    """Closing it tells the process to come to an end."""
+    """Closing it tells the process to end."""
     outcome: Optional[Outcome] = None
     done: Optional[Done] = None
 
 
-class Probes:
-    """By their tokens."""
+class ProbeListeners:
+    """All probes, by token."""
 
-    def __init__(self, aside: Aside) -> None:
-        self._aside = aside
+    def __init__(self, calls: ForkedCalls) -> None:
+        self._calls = calls
         self._probes: Dict[str, _Probe] = {}
 
     def listen(self, tcp: socket.socket, udp: socket.socket) -> Tuple[str, int]:
-        """Begins to listen at these, which are not ours any more; a token, and the port."""
+        """Starts to receive on these sockets and takes ownership of them. Returns a token and the port."""
         from driple.agents.hostinfo.link_probe import LISTEN_S, hear
 
         token = os.urandom(16).hex()
@@ -39,7 +39,7 @@ class Probes:
             port = int(tcp.getsockname()[1])
             keep = (tcp.fileno(), udp.fileno(), wait)
             try:
-                self._aside.run(partial(hear, tcp, udp, wait), LISTEN_S, partial(self._over, token), keep)
+                self._calls.run(partial(hear, tcp, udp, wait), LISTEN_S, partial(self._over, token), keep)
             except BaseException:
                 os.close(until)
                 raise
@@ -49,14 +49,14 @@ class Probes:
         return token, port
 
     def heard(self, token: str, done: Done) -> None:
-        """Calls with what was heard, once; the token is no more after that.
+        """Calls `done` with the result. The token is then invalid.
 
         Raises:
             BadInput: there is no such probe.
         """
         probe = self._probes.get(token)
         if probe is None or probe.done is not None:
-            raise BadInput(f"{shown(token)}: no such probe, or it was asked already")
+            raise BadInput(f"{shown(token)}: no such probe, or its result was already requested")
         probe.done = done
         if probe.outcome is not None:
             self._tell(token, probe)

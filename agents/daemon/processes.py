@@ -1,30 +1,29 @@
-"""Children: starts processes, each the head of a session, and ends them with all that came of them.
+"""Starts processes, each the leader of a session, and ends them with all their descendants.
 
-The ladder: SIGTERM to the process; after the grace SIGKILL to its whole family; and again until nobody is left.
+Stopping: SIGTERM to the process; after a grace period SIGKILL to all its descendants, repeated until none is left.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Set
 
 from driple.agents.daemon.event_loop import Loop, Timer
-from driple.agents.daemon.journal import Records
-from driple.agents.daemon.line_streams import Outlet
+from driple.agents.daemon.journal import Journal
+from driple.agents.daemon.line_streams import OutputQueue
 from driple.agents.daemon.procfs import TOKEN_VARIABLE, Family, die_with, kill, process, processes
 from driple.agents.daemon.reaper import Reaper
 from driple.agents.daemon.relay import Relay
 from driple.contracts.errors import BadInput, shown
 
-# For those who were sent SIGKILL. Only a process within the kernel can take longer, on a dead disk or driver.
+# After SIGKILL. Only a process stuck in the kernel takes longer, on a dead disk or driver.
 PATIENCE_S = 10.0
 LIMIT_GRACE_S = 5.0
-# What a process may be told that it does not read.
+# Limit of input that a process has not read yet.
 UNREAD_LIMIT = 4_000_000
 
 _PAUSE_S = 0.02
@@ -32,16 +31,16 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Listener(Protocol):
-    """Whom it tells."""
+    """Receives the events of processes."""
 
     def said(self, name: str, line: str, cut: bool) -> bool:
-        """A line of a talking process; False if there is no room for it."""
+        """A line on the stdout of a process. Returns False if there is no room for it."""
 
     def ended(self, name: str, pid: int, exit_code: int) -> None:
         """A process ended."""
 
     def trouble(self, name: str, what: str) -> None:
-        """Something is not as it should be."""
+        """A problem with a process."""
 
 
 class Order(NamedTuple):
@@ -50,25 +49,25 @@ class Order(NamedTuple):
     name: str
     argv: Sequence[str]
     env: Mapping[str, str]
-    """In addition to our own."""
+    """Added to our own environment."""
     cwd: Path
     stdout: Optional[Path]
-    """None: nowhere, or to the controller if it talks."""
+    """None: discarded, or relayed to the controller with `talk`."""
     stderr: Path
     talk: bool
     lifeline: bool
-    """Whether its stdin is a pipe that closes when we end."""
+    """Whether its stdin is a pipe that closes when the agent ends."""
     limit_s: float
 
 
 class Child:
-    """A process that was started, until nobody of its family is left."""
+    """A process that was started, until none of its descendants is left."""
 
     def __init__(self, name: str, family: Family, stdin: int) -> None:
         self.name = name
         self.family = family
         self.stdin = stdin
-        self.outlet: Optional[Outlet] = None
+        self.outlet: Optional[OutputQueue] = None
         self.relay: Optional[Relay] = None
         self.limit: Optional[Timer] = None
         self.kill_at_s: Optional[float] = None
@@ -77,13 +76,13 @@ class Child:
 
 
 class Stopped:
-    """What became of those who were to stop."""
+    """Result of `Processes.stop`."""
 
     def __init__(self) -> None:
         self.ended: Dict[str, int] = {}
         self.killed: List[str] = []
         self.left: List[str] = []
-        """Those of whose family somebody lives on, deaf even to SIGKILL."""
+        """Processes with descendants that survived SIGKILL."""
 
 
 class _Stop(NamedTuple):
@@ -92,20 +91,20 @@ class _Stop(NamedTuple):
     result: Stopped
 
 
-class Children:
-    """All of them."""
+class Processes:
+    """All processes of the agent."""
 
-    def __init__(self, loop: Loop, reaper: Reaper, records: Records, listener: Listener) -> None:
+    def __init__(self, loop: Loop, reaper: Reaper, journal: Journal, listener: Listener) -> None:
         self._loop = loop
         self._reaper = reaper
-        self._records = records
+        self._journal = journal
         self._listener = listener
         self._living: Dict[str, Child] = {}
         self._leaving: List[Child] = []
         self._stops: List[_Stop] = []
 
     def start(self, order: Order) -> int:
-        """Starts a process and gives its number.
+        """Starts a process and returns its pid.
 
         Raises:
             BadInput: the name is taken, or it cannot be started.
@@ -114,12 +113,12 @@ class Children:
         if order.name in self._living:
             raise BadInput(f"{shown(order.name)} runs already, with pid {self._living[order.name].family.pid}")
         token = os.urandom(16).hex()
-        self._records.keep(order.name, token)
-        fds: List[int] = []  # ours and the child's ends; those that stay with us are taken out
+        self._journal.keep(order.name, token)
+        fds: List[int] = []  # all descriptors to close here; those that we keep are removed from the list
         try:
             child = self._launch(order, token, fds)
         except BaseException:
-            self._records.drop(token)
+            self._journal.drop(token)
             raise
         finally:
             for fd in fds:
@@ -127,33 +126,33 @@ class Children:
         self._living[order.name] = child
         child.limit = self._loop.after(order.limit_s, lambda: self._over(child, order.limit_s))
         self._reaper.expect(child.family.pid, lambda code: self._ended(child, code))
-        with suppress(OSError):  # a disk that is full now: the token in the first record tells enough
-            self._records.keep(order.name, token, child.family)
+        with suppress(OSError):  # the disk is full now: the token in the first record is enough
+            self._journal.keep(order.name, token, child.family)
         return child.family.pid
 
     def tell(self, name: str, line: str) -> None:
-        """A line to a process's stdin.
+        """Sends a line to the stdin of a process.
 
         Raises:
-            BadInput: there is no such process, it has no ear, or it has not listened for long.
+            BadInput: there is no such process, it was not started with `talk`, or it does not read.
         """
         child = self._living.get(name)
         if child is None or child.outlet is None:
-            raise BadInput(f"{shown(name)}: no such process runs here that talks")
+            raise BadInput(f"{shown(name)}: no such process was started with talk")
         if not child.outlet.open:
-            raise BadInput(f"{shown(name)}: it has closed its stdin")
+            raise BadInput(f"{shown(name)}: it closed its stdin")
         data = line.encode("utf-8") + b"\n"
         if child.outlet.waiting + len(data) > UNREAD_LIMIT:
-            raise BadInput(f"{shown(name)}: it does not read what it is told: {child.outlet.waiting} bytes wait")
+            raise BadInput(f"{shown(name)}: it does not read its stdin: {child.outlet.waiting} bytes are waiting")
         child.outlet.put(data)
 
     def pid(self, name: str) -> Optional[int]:
-        """The number of a process that lives."""
+        """The pid of a running process."""
         child = self._living.get(name)
         return None if child is None else child.family.pid
 
     def stop(self, names: Optional[Iterable[str]], grace_s: float, done: Callable[[Stopped], None]) -> None:
-        """Ends processes, or all of them, by the ladder; calls when nobody of their families is left."""
+        """Stops processes, or all of them; calls `done` when none of their descendants is left."""
         wanted: Optional[Set[str]] = None if names is None else set(names)
         stop = _Stop([child for child in self._all() if wanted is None or child.name in wanted], done, Stopped())
         for child in stop.waiting:
@@ -164,15 +163,17 @@ class Children:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody is left."""
+        """Whether no process is left."""
         return not self._living and not self._leaving
 
-    # ---- within ----
+    # ---- internal ----
 
     def _all(self) -> List[Child]:
         return [*self._living.values(), *self._leaving]
 
     def _launch(self, order: Order, token: str, fds: List[int]) -> Child:
+        import subprocess  # not at the start of the agent, of which it would take a tenth
+
         nothing = _opened(Path(os.devnull), os.O_RDWR | os.O_CLOEXEC, fds)
         stdin, hold = nothing, -1
         if order.talk or order.lifeline:
@@ -199,17 +200,17 @@ class Children:
             )
         except OSError as error:
             raise BadInput(f"{order.name}: {error.filename or order.argv[0]}: {error.strerror}") from None
-        except (ValueError, subprocess.SubprocessError) as error:  # a NUL in a word, `=` in a variable's name
+        except (ValueError, subprocess.SubprocessError) as error:  # a NUL in an argument, `=` in a variable's name
             raise BadInput(f"{order.name}: {error}") from None
-        started.returncode = 0  # the reaper waits for it, so this object must not
-        one = process(started.pid)  # nobody else reaps, so it is there, even dead
+        started.returncode = 0  # the reaper waits for it, this object must not
+        one = process(started.pid)  # it exists even if dead, as only we reap it
         family = Family(started.pid, one.start if one else 0, token)
         child = Child(order.name, family, hold)
         for kept in (hold, hear):
             if kept >= 0:
                 fds.remove(kept)
         if order.talk:
-            child.outlet = Outlet(self._loop, hold, 2 * UNREAD_LIMIT, lambda _: None)
+            child.outlet = OutputQueue(self._loop, hold, 2 * UNREAD_LIMIT, lambda _: None)
             child.relay = Relay(
                 self._loop,
                 hear,
@@ -219,19 +220,19 @@ class Children:
         return child
 
     def _over(self, child: Child, limit_s: float) -> None:
-        self._listener.trouble(child.name, f"ran for {limit_s:g} s, which is its limit: it is stopped")
+        self._listener.trouble(child.name, f"reached its time limit of {limit_s:g} s and is stopped")
         self._terminate(child, LIMIT_GRACE_S)
 
     def _terminate(self, child: Child, grace_s: float) -> None:
         if child.kill_at_s is None:
-            os.kill(child.family.pid, signal.SIGTERM)  # it is reaped only by us, so the number is still its own
+            os.kill(child.family.pid, signal.SIGTERM)  # only we reap it, so the pid is still its own
         at_s = time.monotonic() + grace_s
         if child.killed_s is None and (child.kill_at_s is None or at_s < child.kill_at_s):
             child.kill_at_s = at_s
             self._loop.after(grace_s, lambda: self._kill(child))
 
     def _kill(self, child: Child) -> None:
-        """The last rung, for one that still lives."""
+        """Sends SIGKILL if it still runs."""
         if child.exit_code is None and child.killed_s is None:
             child.killed_s = time.monotonic()
             kill({child.family.pid} | child.family.members(processes()))
@@ -253,7 +254,7 @@ class Children:
         self._clear(child, time.monotonic())
 
     def _clear(self, child: Child, since_s: float) -> None:
-        """Ends what a process left behind, and looks again until that is gone."""
+        """Ends the descendants that a process left, and checks again until none is left."""
         left = child.family.members(processes())
         if left and time.monotonic() < since_s + PATIENCE_S:
             kill(left)
@@ -262,26 +263,26 @@ class Children:
         self._leaving.remove(child)
         if left:
             pids = ", ".join(map(str, sorted(left)))
-            self._listener.trouble(child.name, f"its processes {pids} do not end, even by SIGKILL")
+            self._listener.trouble(child.name, f"its processes {pids} survived SIGKILL")
         else:
-            self._records.drop(child.family.token)
+            self._journal.drop(child.family.token)
         self._settle(left=[child.name] if left else [])
 
     def _settle(self, left: Sequence[str] = ()) -> None:
-        """Tells those who wait for an end."""
+        """Completes the pending stops."""
         now_s = time.monotonic()
         for stop in list(self._stops):
             result = stop.result
             for child in list(stop.waiting):
-                deaf = child.exit_code is None and child.killed_s is not None and now_s >= child.killed_s + PATIENCE_S
+                stuck = child.exit_code is None and child.killed_s is not None and now_s >= child.killed_s + PATIENCE_S
                 if child.exit_code is not None and child not in self._leaving:
                     result.ended[child.name] = child.exit_code
-                elif not deaf:
+                elif not stuck:
                     continue
                 stop.waiting.remove(child)
                 if child.killed_s is not None:
                     result.killed.append(child.name)
-                if deaf or child.name in left:
+                if stuck or child.name in left:
                     result.left.append(child.name)
             if not stop.waiting:
                 self._stops.remove(stop)

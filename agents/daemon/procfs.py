@@ -1,7 +1,7 @@
-"""Who descends from whom on this host, by /proc, and how a whole family ends: also those who left the session.
+"""Processes of this host by /proc, and families of processes: a process that we started and all its descendants.
 
-A family is a process that we started and all that came of it. Members are known by their session, by their parents,
-and by a token in their environment, which a process keeps that forked twice and made a session of its own.
+Members are recognised by their session, by their parents, and by a token in their environment, which also a process
+keeps that forked twice and created its own session.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _libc = ctypes.CDLL(None)
 
 
 class Process(NamedTuple):
-    """A line of the table of processes."""
+    """An entry of the process table."""
 
     parent: int
     session: int
     start: int
-    """In clock ticks since the machine booted: tells apart two processes of one number."""
+    """In clock ticks since boot: distinguishes two processes with the same number."""
     dead: bool
-    """Whether it is a zombie: gone, with all its threads, but for its exit code."""
+    """Whether it is a zombie: ended with all its threads, but not reaped."""
 
 
 def process(pid: int) -> Optional[Process]:
-    """One process; None if there is none."""
+    """One process; None if it does not exist."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         words = os.read(fd, 4096).rpartition(b")")[2].split()
-    except OSError:  # it ended between the two
+    except OSError:  # it has just ended
         return None
     finally:
         os.close(fd)
@@ -46,13 +46,13 @@ def process(pid: int) -> Optional[Process]:
 
 
 def processes() -> Dict[int, Process]:
-    """All processes that are seen from here."""
+    """All visible processes."""
     found = {int(name): process(int(name)) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208
     return {pid: one for pid, one in found.items() if one is not None}
 
 
 def token_of(pid: int) -> Optional[str]:
-    """The token that a process started with, where we may read its environment."""
+    """The token in the environment of a process, if we may read it."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as stream:  # noqa: PTH123
             head, found, rest = (b"\0" + stream.read()).partition(f"\0{TOKEN_VARIABLE}=".encode())
@@ -62,7 +62,7 @@ def token_of(pid: int) -> Optional[str]:
 
 
 def descendants(table: Dict[int, Process], roots: Iterable[int]) -> Set[int]:
-    """The roots and all that came of them, as far as parents tell."""
+    """The roots and their descendants, by parents."""
     children: Dict[int, List[int]] = {}
     for pid, one in table.items():
         children.setdefault(one.parent, []).append(pid)
@@ -77,38 +77,38 @@ def descendants(table: Dict[int, Process], roots: Iterable[int]) -> Set[int]:
 
 
 class Family(NamedTuple):
-    """A process that we started, as the head of its family."""
+    """A process that we started and its descendants."""
 
     pid: int
     start: int
     token: str = ""
 
     def members(self, table: Dict[int, Process]) -> Set[int]:
-        """Who of the family lives."""
+        """Living members."""
         me = os.getpid()
         head = table.get(self.pid)
         roots = set()
-        if head is None or head.start == self.start:  # else the number is another's now, and so is the session
+        if head is None or head.start == self.start:  # else the number was reused, also for the session
             roots = {pid for pid, one in table.items() if one.session == self.pid or pid == self.pid}
-        if self.token:  # orphans come to us: see adopt_orphans
+        if self.token:  # orphans become our children: see adopt_orphans
             roots |= {pid for pid, one in table.items() if one.parent == me and token_of(pid) == self.token}
         return {pid for pid in descendants(table, roots) if pid in table and not table[pid].dead} - {me}
 
 
 def kill(pids: Iterable[int]) -> None:
-    """SIGKILL to all of them; who is gone already is fine, and who is not ours to kill stays."""
+    """Sends SIGKILL to all; ignores those that are gone or not ours to kill."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Makes us the parent of every descendant whose own parent ends, in place of init."""
+    """Makes us, and not init, the parent of every descendant whose parent ends."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
-    """In a child: the kernel kills it when its parent ends, however that ends."""
+    """In a child: makes the kernel kill it when its parent ends."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before we asked
+    if os.getppid() != parent:  # it ended before the call
         os._exit(1)

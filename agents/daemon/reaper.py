@@ -1,4 +1,4 @@
-"""Reaper: tells whoever started a process that it ended, and buries the orphans that came to us."""
+"""Reaper: reports the exit codes of children, and reaps adopted orphans."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from driple.agents.daemon.procfs import adopt_orphans
 
 
 class Reaper:
-    """The only one that waits for children. Any signal with a handler also wakes the loop."""
+    """The only place that waits for children. Any signal with a handler also wakes the loop."""
 
     def __init__(self, loop: Loop) -> None:
         adopt_orphans()
         self._waiting: Dict[int, Callable[[int], None]] = {}
-        self._wake, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        self._wake, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up is written
         loop.watch(self._wake, READ, self._woken)
 
     def expect(self, pid: int, call: Callable[[int], None]) -> None:
-        """Calls with the exit code, which is negative for a signal, when this child has ended."""
+        """Calls with the exit code when this child has ended; it is negative for a signal."""
         self._waiting[pid] = call
 
     def _woken(self) -> None:

@@ -1,4 +1,4 @@
-"""Relay: what a process says, line by line, to the controller. One that floods is cut down, and that is said."""
+"""Relays the stdout of a process to the controller line by line, up to a rate. Dropped lines are reported."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from typing import Callable, Optional
 
 from driple.agents.daemon.event_loop import READ, Loop
-from driple.agents.daemon.line_streams import CHUNK, Line, Lines
+from driple.agents.daemon.line_streams import CHUNK, Line, LineBuffer
 
 LINE_LIMIT = 1_000_000
 WINDOW_S = 1.0
-# Of what is read in a window. A warm host says a few lines a run.
+# Limits of what is relayed in a window. A fork server writes a few lines per run.
 WINDOW_LINES = 1000
 WINDOW_BYTES = 2_000_000
-# What is not passed on is still read, so that its writer goes on; but no faster than this, or we would take a core.
+# Dropped lines are still read, so that their writer goes on, but no faster than this: it would take a core.
 WINDOW_READ = 8_000_000
 
 Said = Callable[[str, bool], bool]
@@ -24,25 +24,25 @@ class Relay:
     """Reads a process's stdout until it ends."""
 
     def __init__(self, loop: Loop, fd: int, said: Said, trouble: Callable[[str], None]) -> None:
-        """`said` takes a line and whether it was cut, and gives False where the controller has no room for it."""
+        """`said` takes a line and whether it was truncated. It returns False if there is no room for the line."""
         self._loop = loop
         self._fd = fd
         self._said = said
         self._trouble = trouble
-        self._lines = Lines(LINE_LIMIT)
+        self._lines = LineBuffer(LINE_LIMIT)
         self._window_s = 0.0
         self._passed_lines = self._passed_bytes = self._read = self._dropped = 0
         os.set_blocking(fd, False)
         loop.watch(fd, READ, self._ready)
 
     def finish(self) -> None:
-        """Passes on what its writer left in the pipe, and closes it."""
+        """Relays what is left in the pipe, and closes it."""
         if self._fd < 0:
             return
-        end = self._read + LINE_LIMIT  # more than a pipe holds, unless somebody else goes on writing
+        end = self._read + LINE_LIMIT  # more than a pipe holds; another process may still write to it
         while self._read < end:
             data = self._chunk()
-            if not data:  # its end, or a grandchild holds it open
+            if not data:  # its end, or a descendant holds it open
                 break
             self._take(data)
         self._close()
@@ -70,7 +70,7 @@ class Relay:
             self._pass(line)
         if self._read >= WINDOW_READ:
             self._loop.forget(self._fd)
-            if not self._dropped:  # lines so long that few were dropped: the next window has to come all the same
+            if not self._dropped:  # long lines, few of them dropped: the next window must begin too
                 self._loop.after(WINDOW_S, self._report)
 
     def _pass(self, line: Line) -> None:
@@ -84,9 +84,9 @@ class Relay:
         self._dropped += 1
 
     def _report(self) -> None:
-        """The window is over, and something was dropped in it."""
+        """Ends a window in which lines were dropped."""
         if self._dropped:
-            self._trouble(f"said too much in a second: {self._dropped} lines were dropped")
+            self._trouble(f"wrote too much in a second: {self._dropped} lines were dropped")
         self._window_s = time.monotonic()
         self._passed_lines = self._passed_bytes = self._read = self._dropped = 0
         if self._fd >= 0:

@@ -1,14 +1,15 @@
-"""The steps that a task left, one JSON object a line, as Parquet."""
+"""Converts the steps of a task from JSON lines to Parquet."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List
+from typing import Any, BinaryIO, Iterator, List
 
 from driple.agents.sampler.parquet_writer import Cell, Field, ParquetWriter
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.formats.trace import METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
+from driple.contracts.protocol.requests import StepsAnswer
 from driple.contracts.run_dir import replacing
 
 GROUP_ROWS = 8192
@@ -19,20 +20,20 @@ _NULLABLE = ("loss",)
 _START, _END = (next(i for i, field in enumerate(_FIELDS) if field.name == name) for name in _MEASURED)
 
 
-def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> Dict[str, Any]:
-    """Writes the table; its rows, and when the measured part began and ended. Half a line at the end is no row.
+def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> StepsAnswer:
+    """Writes the table. An incomplete last line is ignored.
 
     Args:
-        source: what the task left.
-        target: the table.
+        source: the JSON lines.
+        target: the Parquet file.
         warmup: steps before the measured part.
 
     Raises:
-        BadInput: a line is no step.
+        BadInput: a line is not a step.
         OSError: a file cannot be read or written.
     """
     rows = 0
-    measured: List[Cell] = [None, None]
+    measured: List[Any] = [None, None]
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as stream, replacing(target, "wb") as out:
         writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
@@ -50,7 +51,7 @@ def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> Dict[str, A
         if group:
             writer.write_group(list(zip(*group)))
         writer.close({METADATA_KEY: json.dumps({"schema_version": SCHEMA_VERSION})})
-    return {"rows": rows, "measured_start_mono_ns": measured[0], "measured_end_mono_ns": measured[1]}
+    return StepsAnswer(rows=rows, measured_start_mono_ns=measured[0], measured_end_mono_ns=measured[1])
 
 
 def _rows(source: Path, stream: BinaryIO) -> Iterator[List[Cell]]:

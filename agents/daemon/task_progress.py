@@ -1,8 +1,6 @@
-"""Following: how far tasks are, read from what they leave in their folders. The task is not asked and does not notice.
+"""Follows the progress of tasks by the files in their folders (contracts/formats/task_files.py).
 
-steps.jsonl     a line a step; looked at once a second, and only what is new
-ready.json      there when the task can be counted on; seen at once
-finished.json   there when it ended by itself; seen at once
+New steps are read once a second; the two markers are noticed at once. The task itself is not involved.
 """
 
 from __future__ import annotations
@@ -18,27 +16,27 @@ from typing import Any, Callable, Dict, Optional
 from driple.agents.daemon.event_loop import READ, Loop, Timer
 from driple.agents.daemon.procfs import process
 from driple.agents.daemon.work_dir import open_now
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.task_files import FINISHED_FILE, READY_FILE, STEPS_FILE, UNREADABLE, Finished
+from driple.contracts.protocol.events import Progress
 
-STEPS_FILE, READY_FILE, FINISHED_FILE = "steps.jsonl", "ready.json", "finished.json"
 PERIOD_S = 1.0
 
-# More than a step's line ever has: what is longer is none.
+# Longer than the line of any step.
 _HALF_LIMIT = 65536
 _CHUNK = 1 << 18
 _MARKER_BYTES = 65536
 _IN_MOVED_TO = 0x80
 _EVENT = struct.Struct("iIII")
 
-Progress = Dict[str, Any]
-
 
 class Task:
-    """One task's folder."""
+    """A task and its folder."""
 
     def __init__(self, name: str, folder: Path, alive: Callable[[], bool]) -> None:
         self.name = name
         self.folder = folder
-        # Made once: this is what runs beside the measurement.
+        # Built once: this code runs during the measurement.
         self._paths = folder / STEPS_FILE, folder / READY_FILE, folder / FINISHED_FILE
         self._alive = alive
         self._told: Optional[Progress] = None
@@ -49,18 +47,18 @@ class Task:
         self._last: Optional[Dict[str, Any]] = None
 
     def news(self) -> Optional[Progress]:
-        """How far it is, if that is not what it was."""
-        alive = self._alive()  # first: who is dead by now has written all that it ever will
+        """The progress, if it changed since the last call."""
+        alive = self._alive()  # first: a process that is dead now will write nothing more
         _, ready, finished = self._paths
         self._read_steps()
-        progress = {
-            "name": self.name,
-            "ready": ready.exists(),
-            "steps": self._steps,
-            "last": self._last,
-            "finished": _marker(finished),
-            "alive": alive,
-        }
+        progress = Progress(
+            name=self.name,
+            ready=ready.exists(),
+            steps=self._steps,
+            last=self._last,
+            finished=_finished(finished),
+            alive=alive,
+        )
         if progress == self._told:
             return None
         self._told = progress
@@ -69,7 +67,7 @@ class Task:
     def _read_steps(self) -> None:
         with suppress(OSError):
             about = self._paths[0].stat()
-            if (about.st_dev, about.st_ino) != self._file or about.st_size < self._offset:  # begun anew
+            if (about.st_dev, about.st_ino) != self._file or about.st_size < self._offset:  # the file was replaced
                 self._file = (about.st_dev, about.st_ino)
                 self._offset, self._half, self._steps, self._last = 0, b"", 0, None
             if about.st_size > self._offset:
@@ -94,19 +92,18 @@ class Task:
         return len(data) == _CHUNK
 
 
-def _marker(path: Path) -> Optional[Dict[str, Any]]:
+def _finished(path: Path) -> Optional[Finished]:
     try:
         with open(path, "rb", opener=open_now) as stream:  # noqa: PTH123  (Path.open takes no opener)
-            found = json.loads(stream.read(_MARKER_BYTES) or b"")
+            return Finished.read(json.loads(stream.read(_MARKER_BYTES) or b""), "finished")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:  # moved into place, so it is whole: it is not the task's
-        return {"error": f"{path.name} cannot be read: {error}"}
-    return found if isinstance(found, dict) else {"error": f"{path.name} is no object"}
+    except (BadInput, OSError, ValueError, RecursionError) as error:  # not half a file, as it was moved into place
+        return Finished(exit_code=1, message=f"{path.name} cannot be read: {error}", kind=UNREADABLE)
 
 
 def alive(pid: int) -> Callable[[], bool]:
-    """Whether that process, and not a later one of its number, still runs."""
+    """A function that checks whether this process, and not a later one with its number, still runs."""
     first = process(pid)
 
     def asked() -> bool:
@@ -116,7 +113,7 @@ def alive(pid: int) -> Callable[[], bool]:
     return asked
 
 
-class Following:
+class Follower:
     """All tasks that are followed."""
 
     def __init__(self, loop: Loop, tell: Callable[[Progress], None]) -> None:
@@ -127,7 +124,7 @@ class Following:
         self._timer: Optional[Timer] = None
 
     def follow(self, task: Task) -> None:
-        """Tells how far it is now, and from now on whenever that changes."""
+        """Reports the progress of a task now and whenever it changes."""
         self.unfollow(task.name)
         self._tasks[task.name] = task
         self._markers.watch(task.name, task.folder)
@@ -136,13 +133,13 @@ class Following:
             self._timer = self._loop.after(PERIOD_S, self._tick)
 
     def unfollow(self, name: str) -> None:
-        """Tells what there is to tell, and then no more. One that is not followed is fine."""
+        """Reports the last progress and stops. Does nothing for a task that is not followed."""
         self.look(name)
         if self._tasks.pop(name, None) is not None:
             self._markers.forget(name)
 
     def look(self, name: str) -> None:
-        """Now, and not at the next second."""
+        """Reports the progress at once if it changed."""
         task = self._tasks.get(name)
         news = None if task is None else task.news()
         if news is not None:
@@ -158,14 +155,14 @@ class Following:
 
 
 class Markers:
-    """Wakes when something is moved into a folder. Lines that are added to a file there wake nobody."""
+    """Calls when a marker is moved into a folder (inotify). Lines added to a file there cause no wake-up."""
 
     def __init__(self, loop: Loop, call: Callable[[], None]) -> None:
         self._call = call
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         self._watched: Dict[str, int] = {}
-        if self._fd >= 0:  # else there are too many on this host, and a marker is seen within a second
+        if self._fd >= 0:  # else the host has too many, and a marker is noticed within a second
             loop.watch(self._fd, READ, self._ready)
 
     def watch(self, name: str, folder: Path) -> None:

@@ -1,6 +1,6 @@
-"""Network interfaces of this host: whether they are up, how fast, with which addresses. By netlink, without a library.
+"""Network interfaces of this host: state, speed, addresses. Read by netlink, without a library.
 
-sysfs would show those of another network namespace where only the namespace was changed, as nsenter does.
+sysfs would show those of another network namespace if only the namespace was changed, as nsenter does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from driple.contracts.protocol.requests import NicInfo
 
 _HEADER = struct.Struct("IHHII")
 _LINK = struct.Struct("BxHiII")
@@ -26,22 +28,22 @@ _UNKNOWN_SPEED = 0xFFFFFFFF
 
 @dataclass
 class Interface:
-    """One of them."""
+    """An interface."""
 
     name: str
     up: bool
-    """Whether it is switched on and has a carrier."""
+    """Whether it is up and has a carrier."""
     mtu: Optional[int]
     addresses: List[str] = field(default_factory=list)
 
-    def plain(self) -> Dict[str, Any]:
-        """For the controller. The speed is what the device says, and null for one that has none."""
+    def info(self) -> NicInfo:
+        """As it is reported to the controller."""
         speed = _speed_mbit(self.name)
-        return {"up": self.up, "speed_mbit": speed, "addresses": self.addresses, "mtu": self.mtu}
+        return NicInfo(up=self.up, speed_mbit=speed, addresses=tuple(self.addresses), mtu=self.mtu)
 
 
 def interfaces() -> Dict[str, Interface]:
-    """All of them, by name. Raises OSError where the kernel does not tell."""
+    """All interfaces by name. Raises OSError if the kernel does not list them."""
     links: Dict[int, Interface] = {}
     for body in _dump(_RTM_GETLINK, _RTM_NEWLINK):
         _, _, index, flags, _ = _LINK.unpack_from(body)

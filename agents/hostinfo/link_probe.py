@@ -1,6 +1,6 @@
-"""A short probe of the link between two hosts: how fast a TCP stream is, and how many datagrams arrive.
+"""A short probe of the link between two hosts: rate of a TCP stream, then the share of datagrams that arrive.
 
-One end listens, the other sends; both in processes of their own, aside.
+Both ends run in forked processes.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ import selectors
 import socket
 import time
 from contextlib import suppress
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 from driple.contracts.errors import BadInput
+from driple.contracts.protocol.requests import HeardAnswer, SendAnswer
 
-# For a probe that nobody asks about, and for all that sending can take.
+# Limits of the receiving and of the sending end.
 LISTEN_S = 60.0
 SEND_S = 40.0
 
 _PATIENCE_S = 5.0
 _QUIET_S = 0.2
-# Not faster than this, and with this share of the rate that the stream had: or they would be lost in our own queue.
+# Least interval of datagrams, and their share of the stream's rate: faster ones would be lost in our own queue.
 _PACE_S = 0.0005
 _SHARE = 0.2
 _DATAGRAMS_S = 10.0
@@ -27,8 +28,8 @@ _CHUNK = 1 << 18
 _BUFFER = 4 << 20
 
 
-def ears() -> Tuple[socket.socket, socket.socket]:
-    """A TCP socket that listens and a UDP socket, on the same port of every address.
+def listening_sockets() -> Tuple[socket.socket, socket.socket]:
+    """A listening TCP socket and a UDP socket on the same port, on all addresses.
 
     Raises:
         BadInput: no port is free for both.
@@ -49,7 +50,7 @@ def ears() -> Tuple[socket.socket, socket.socket]:
             udp.close()
             continue
         return tcp, udp
-    raise BadInput("no port is free for TCP and UDP alike")
+    raise BadInput("no port is free for both TCP and UDP")
 
 
 def _has_ipv6() -> bool:
@@ -61,8 +62,8 @@ def _has_ipv6() -> bool:
     return True
 
 
-def hear(tcp: socket.socket, udp: socket.socket, until: int) -> Dict[str, Any]:
-    """Counts one stream and all datagrams, until the descriptor `until` closes and nothing more comes."""
+def hear(tcp: socket.socket, udp: socket.socket, until: int) -> HeardAnswer:
+    """Counts one stream and all datagrams, until the descriptor `until` closes and nothing more arrives."""
     buffer = bytearray(_CHUNK)
     tcp_bytes = packets = 0
     begin_s = last_s = 0.0
@@ -96,11 +97,11 @@ def hear(tcp: socket.socket, udp: socket.socket, until: int) -> Dict[str, Any]:
                     else:
                         selector.unregister(stream)
                         stream.close()  # tells the sender that all has arrived
-    return {"tcp_bytes": tcp_bytes, "tcp_seconds": last_s - begin_s, "udp_packets": packets}
+    return HeardAnswer(tcp_bytes=tcp_bytes, tcp_seconds=last_s - begin_s, udp_packets=packets)
 
 
-def send(address: str, port: int, seconds: float, packets: int, payload: int) -> Dict[str, Any]:
-    """Streams, then sends datagrams at an even pace.
+def send(address: str, port: int, seconds: float, packets: int, payload: int) -> SendAnswer:
+    """Streams, then sends datagrams at a constant rate.
 
     Raises:
         BadInput: the other end cannot be reached.
@@ -108,7 +109,8 @@ def send(address: str, port: int, seconds: float, packets: int, payload: int) ->
     try:
         sent, took_s = _stream(address, port, seconds)
         pace_s = max(_PACE_S, payload * took_s / (_SHARE * sent)) if sent else _PACE_S
-        return {"bytes": sent, "seconds": took_s, "packets": _datagrams(address, port, packets, payload, pace_s)}
+        count = _datagrams(address, port, packets, payload, pace_s)
+        return SendAnswer(bytes=sent, seconds=took_s, packets=count)
     except OSError as error:  # also a timeout
         raise BadInput(f"{address} port {port}: {error.strerror or error}") from None
 
@@ -127,7 +129,7 @@ def _stream(address: str, port: int, seconds: float) -> Tuple[int, float]:
 
 
 def _datagrams(address: str, port: int, packets: int, payload: int, pace_s: float) -> int:
-    """Sends as many as fit into the time there is for them; how many that were."""
+    """Sends datagrams for at most `_DATAGRAMS_S`. Returns their number."""
     family, kind, _, _, target = socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM)[0]
     data = bytes(payload)
     with socket.socket(family, kind) as sock:
@@ -138,6 +140,6 @@ def _datagrams(address: str, port: int, packets: int, payload: int, pace_s: floa
                 time.sleep(ahead_s)
             if time.monotonic() > begin_s + _DATAGRAMS_S:
                 return number
-            with suppress(ConnectionRefusedError):  # of an earlier one: nobody listens there, and this one counts too
+            with suppress(ConnectionRefusedError):  # reported for an earlier one; this one counts too
                 sock.sendto(data, target)
     return packets

@@ -1,17 +1,17 @@
-"""A look at what tasks will find on a host: its GPUs, and what an interpreter has installed. Both may hang or lie."""
+"""Python and packages of an interpreter."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from typing import Any, Dict, Sequence
+from typing import Sequence
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.protocol.requests import PythonInfo
 
 PYTHON_S = 20.0
-GPUS_S = 30.0
 
-# Reads what is installed and imports none of it: TensorFlow alone would take seconds, and perhaps a GPU.
+# Reads the metadata and imports nothing: importing TensorFlow takes seconds, and may occupy a GPU.
 _VERSIONS = """\
 import json, platform, sys
 from importlib import metadata
@@ -32,11 +32,11 @@ print(json.dumps({
 """
 
 
-def python_versions(prefix: Sequence[str]) -> Dict[str, Any]:
-    """What the interpreter at the end of this command line has.
+def python_versions(prefix: Sequence[str]) -> PythonInfo:
+    """Packages of the interpreter that this command line runs.
 
     Raises:
-        BadInput: it is not there, or does not answer.
+        BadInput: it does not exist or does not answer.
     """
     shown_as = " ".join(prefix)
     try:
@@ -48,33 +48,10 @@ def python_versions(prefix: Sequence[str]) -> Dict[str, Any]:
     except OSError as error:
         raise BadInput(f"{shown_as}: {error.strerror}") from None
     try:
-        found = json.loads(done.stdout.splitlines()[-1])
-        if done.returncode == 0 and isinstance(found, dict):
-            return found
-    except (ValueError, IndexError):
+        if done.returncode == 0:
+            return PythonInfo.read(json.loads(done.stdout.splitlines()[-1]), shown_as)
+    except (BadInput, ValueError, IndexError):
         pass
     words = done.stderr.decode("utf-8", "replace").strip().splitlines()
     last = words[-1] if words else shown(done.stdout[-60:])
     raise BadInput(f"{shown_as}: expected a Python 3.8 or later, but it ended with {done.returncode}: {last}")
-
-
-def gpus() -> Dict[str, Any]:
-    """Index, UUID and name of every GPU.
-
-    Raises:
-        BadInput: NVML is not here or does not start.
-    """
-    from driple.agents.sources.gpu.nvml import Nvml, text
-
-    nvml = Nvml()
-    found = []
-    for index in range(nvml.py.nvmlDeviceGetCount()):
-        about: Dict[str, Any] = {"index": index, "uuid": None, "name": None}
-        try:
-            handle = nvml.py.nvmlDeviceGetHandleByIndex(index)
-            about["uuid"] = text(nvml.py.nvmlDeviceGetUUID(handle))
-            about["name"] = text(nvml.py.nvmlDeviceGetName(handle))
-        except nvml.py.NVMLError as error:  # one that is lost must not hide the others
-            about["error"] = str(error)
-        found.append(about)
-    return {"gpus": found}

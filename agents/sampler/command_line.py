@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from pathlib import Path
@@ -101,17 +100,19 @@ def _seal(samples: Path) -> int:
 
 
 def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
-    from driple.agents.sampler.sample_spec import SampleSpec, read_spec
     from driple.agents.sampler.session import sample
     from driple.agents.sampler.stop_control import say
     from driple.agents.sampler.summary import ProgressLine, table
+    from driple.contracts.protocol.message import encode
+    from driple.contracts.protocol.sampler_lines import SamplerSummary
+    from driple.contracts.protocol.sampler_spec import SamplerSpec, read_spec
 
     if arguments.spec is not None:
         spec = read_spec(arguments.spec)
     elif arguments.out is None:
         raise BadInput("--out: expected the Parquet file to write, such as --out trace.parquet")
     else:
-        spec = SampleSpec(
+        spec = SamplerSpec(
             out=arguments.out,
             hz=arguments.hz,
             for_s=arguments.for_s,
@@ -131,7 +132,7 @@ def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
         progress.clear()
     if arguments.json or spec.watch_stdin:
         files = {str(path): rows for path, rows in outcome.files.items()}
-        line = json.dumps({**outcome.summary, "files": files, "command_exit": outcome.command_exit})
+        line = encode(SamplerSummary(**outcome.summary, files=files, command_exit=outcome.command_exit))
         if spec.watch_stdin:
             say(line, _PATIENCE_S)
         else:

@@ -11,10 +11,9 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
-from driple.agents.light_import import import_light
-from driple.agents.sampler.sample_spec import SampleSpec
+from driple.agents.daemon.procfs import descendants, processes
 from driple.agents.sampler.samples_writer import DiskFull, SampleWriter, check_out
 from driple.agents.sampler.sampling_loop import Sampler, Table, machine, streams_of
 from driple.agents.sampler.seal import seal
@@ -28,6 +27,8 @@ from driple.agents.sources.process_tree import ProcessTree
 from driple.agents.sources.task_usage import TaskMemorySource, TaskSource
 from driple.agents.sources.tcp_flows import FlowTable
 from driple.contracts.errors import BadInput
+from driple.contracts.protocol.sampler_lines import READY
+from driple.contracts.protocol.sampler_spec import SamplerSpec
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class Outcome:
     """Exit code of the wrapped command as a shell gives it; None if there was none."""
 
 
-def sample(spec: SampleSpec, progress: Optional[Callable[[Ticker, int], None]] = None) -> Outcome:
+def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] = None) -> Outcome:
     """Does what the spec says.
 
     Raises:
@@ -75,7 +76,7 @@ def sample(spec: SampleSpec, progress: Optional[Callable[[Ticker, int], None]] =
         control.begin(command.over if command else parts.ended)
         sampler = Sampler(parts.sources, parts.tables, writer, ticker, control, facts, progress)
         if spec.watch_stdin:
-            say("ready")
+            say(READY)
         try:
             summary = _run(sampler, control, nice)
         except DiskFull as error:
@@ -96,15 +97,15 @@ def sample(spec: SampleSpec, progress: Optional[Callable[[Ticker, int], None]] =
 class _Parts:
     """The sources and tables that a spec asks for, the host's own first."""
 
-    def __init__(self, spec: SampleSpec) -> None:
+    def __init__(self, spec: SamplerSpec) -> None:
         self.tables: List[Table] = []
         self._host: List[Source] = [NicSource(name, i) for i, name in enumerate(spec.nic)]
         self._task: List[Source] = []
         if spec.gpu:
-            with suppress(ImportError):  # GpuSource says what that means
-                import_light("pynvml")
             from driple.agents.sources.gpu.gpu_source import GpuSource
+            from driple.agents.sources.gpu.registry import import_bindings
 
+            import_bindings()
             self._host += [GpuSource(wanted, i, spec.hz) for i, wanted in enumerate(spec.gpu)]
         self._host.append(HostSource(spec.hz))
         self._tree = ProcessTree()
@@ -171,14 +172,14 @@ def _kept(error: DiskFull, writer: SampleWriter, out: Path) -> DiskFull:
     return DiskFull(f"{error}; what was sampled until then is kept: make room, then driple-sample --seal {writer.path}")
 
 
-def _asked(spec: SampleSpec) -> Dict[str, Any]:
+def _asked(spec: SamplerSpec) -> Dict[str, Any]:
     return {name: value for name, value in vars(spec).items() if value not in (None, (), {}, False)}
 
 
 class _Command:
     """The command that was asked for, with all that it starts."""
 
-    def __init__(self, spec: SampleSpec) -> None:
+    def __init__(self, spec: SamplerSpec) -> None:
         """Starts it.
 
         Under a controller it gets a session of its own, no stdin, and our stderr for its output: stdin and stdout are
@@ -242,29 +243,10 @@ class _Command:
             pause = min(0.2, 2 * pause)
 
     def _look(self) -> None:
-        """Finds those who run: children of whom we knew, and under a controller everyone in the command's session."""
-        found = _processes()
-        kept = {pid for pid, started in self._family.items() if pid in found and found[pid][2] == started}
-        kept |= {pid for pid, (_, session, _) in found.items() if session == self.pid}
+        """Finds running processes: descendants of known ones, and under a controller the whole session."""
+        table = {pid: one for pid, one in processes().items() if not one.dead}
+        roots = {pid for pid, start in self._family.items() if pid in table and table[pid].start == start}
+        roots |= {pid for pid, one in table.items() if one.session == self.pid}
         if self._child.returncode is None:
-            kept |= {self.pid} & found.keys()
-        ahead = list(kept)
-        while ahead:
-            parent = ahead.pop()
-            new = [pid for pid, (its_parent, _, _) in found.items() if its_parent == parent and pid not in kept]
-            kept.update(new)
-            ahead += new
-        self._family = {pid: found[pid][2] for pid in kept}
-
-
-def _processes() -> Dict[int, Tuple[int, int, int]]:
-    """Parent, session and start time of every process that runs. The start tells a number that was given out again."""
-    found = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError, ValueError):
-                stat = Path(entry.path, "stat").read_bytes()
-                words = stat[stat.rindex(b")") + 2 :].split()
-                if words[0] not in (b"Z", b"X"):
-                    found[int(entry.name)] = int(words[1]), int(words[3]), int(words[19])
-    return found
+            roots |= {self.pid} & table.keys()
+        self._family = {pid: table[pid].start for pid in descendants(table, roots)}

@@ -19,7 +19,9 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, List, Optional
 
-from driple.agents.sampler.ticker import SECOND_NS, probe_answer
+from driple.agents.sampler.ticker import SECOND_NS
+from driple.contracts.protocol.clock import CLOCK, clock_answer
+from driple.contracts.protocol.sampler_lines import READY, STOP
 
 # After the hard limit the kernel itself ends the process: even when a driver's call never comes back.
 GRACE_S = 120
@@ -179,9 +181,10 @@ class Control:
             fcntl.fcntl(self._stdin, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
 
     def _obey(self, line: bytes) -> None:
-        if line.startswith(b"clock"):
-            say(probe_answer(line.decode("ascii", "replace")))
-        elif line.strip() == b"stop":
+        text = line.decode("ascii", "replace")
+        if text.startswith(CLOCK):
+            say(clock_answer(text))
+        elif text.strip() == STOP:
             self.stop("controller")
 
 
@@ -201,6 +204,6 @@ def answer_probes() -> None:
     """Answers clock probes until stdin ends or says stop: the ping-pong before and after a run."""
     control = Control(watch_stdin=True)
     with control:
-        say("ready")
+        say(READY)
         while not control.wait(3600.0) and not control.look(time.monotonic_ns()):
             pass

@@ -1,6 +1,6 @@
-"""Ticker: absolute deadlines on the monotonic clock, so that error does not add up; and what one clock says to another.
+"""Ticker: absolute deadlines on the monotonic clock, so that errors do not accumulate.
 
-Also here: real-time priority (asked for, never required), pairs of the two clocks, and the answer to a clock probe.
+Also here: real-time priority (requested, never required) and pairs of the two clocks.
 """
 
 from __future__ import annotations
@@ -117,17 +117,6 @@ def real_at(t_mono_ns: int) -> int:
     real = time.time_ns()
     after = time.monotonic_ns()
     return real - ((before + after) // 2 - t_mono_ns)
-
-
-def probe_answer(request: str) -> str:
-    """The answer to a line of the controller's clock ping-pong.
-
-    `clock 17` -> `clock 17 <monotonic ns> <realtime ns>`: the number comes back so that answers find their questions.
-    The stamps are taken first, because what follows would count as travel time.
-    """
-    mono, real = time.monotonic_ns(), time.time_ns()
-    token = request.split()[1:2] or ["0"]
-    return f"clock {token[0][:20]} {mono} {real}"
 
 
 def raise_priority() -> Dict[str, Any]:

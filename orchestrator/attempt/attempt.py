@@ -8,20 +8,20 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import ClockFit
+from driple.contracts.protocol import requests
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.failure import AttemptFailed, Blame
 from driple.orchestrator.attempt.monitor import Listener, quietly
-from driple.orchestrator.attempt.prepare import Request, prepare
+from driple.orchestrator.attempt.prepare import Request, prepare, python_versions
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, WarmHost
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import RUNS, Station
+from driple.orchestrator.hosts.agent_client import RUNS
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Attempt:
         token = uuid.uuid4().hex[:8]
         self.stations = dict(request.stations)
         self.folders = {
-            name: f"{station.facts['work']}/{RUNS}/{request.run_id}.{token}" for name, station in self.stations.items()
+            name: f"{station.facts.work}/{RUNS}/{request.run_id}.{token}" for name, station in self.stations.items()
         }
         self.states: dict[str, TaskState] = {}
         self._request = request
@@ -77,7 +77,7 @@ class Attempt:
             raise
         finally:
             for state in self.states.values():
-                quietly(state.station, "unfollow", name=state.place.process)
+                quietly(state.station, requests.Unfollow(name=state.place.process))
             self._listener.detach()
 
     def _go(self) -> Ended:
@@ -166,61 +166,58 @@ class Attempt:
                 hint = "a run of a second may end before it begins: ask for more steps"
                 why = f"the sampler of {state.where} left no summary ({hint})"
                 raise self._listener.failed(state, why, sampler=True)
-            if state.is_worker and int(state.finished.get("steps", state.steps)) < least:
+            steps = state.steps if state.finished is None else state.finished.steps
+            if state.is_worker and steps < least:
                 raise self._listener.failed(state, f"{state.where} did {state.steps} steps, expected {least}")
 
     def stop(self) -> None:
         """Ends every process of the attempt on the hosts that answer. Safe to call twice."""
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
-            quietly(state.station, "stop", names=[state.place.sampler], grace_s=2.0, timeout_s=15.0)
+            quietly(state.station, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
 
     def remove_folders(self) -> None:
         """Removes what the attempt has left on its hosts."""
         for name, station in self.stations.items():
-            quietly(station, "remove", path=self.folders[name], timeout_s=60.0)
+            quietly(station, requests.Remove(path=self.folders[name]), timeout_s=60.0)
 
     def _stop_tasks(self, states: Iterable[TaskState]) -> None:
         """The ladder: SIGTERM, a grace, SIGKILL; a warm host's tasks through it, a container also by its name."""
         grace = self._request.timeouts.stop_s
         running = [state for state in states if not state.over and state.pid and state.station.lost is None]
-        waiting: list[tuple[Station, Any]] = []
+        waiting = []
         for state in running:
             try:
                 if state.way == WARM:
                     state.station.warm.stop(state.pid)
                 else:
-                    names = [state.place.process]
-                    waiting.append(
-                        (state.station, state.station.request("stop", names=names, grace_s=min(grace, TERM_S)))
-                    )
+                    stop = requests.Stop(names=(state.place.process,), grace_s=min(grace, TERM_S))
+                    waiting.append(state.station.post(stop))
             except RunFailed as error:
                 log.debug("stopping %s: %s", state.where, error)
-        for station, future in waiting:
+        for answer in waiting:
             try:
-                station.answer(future, "stop", grace + BACKSTOP_S)
+                answer(grace + BACKSTOP_S)
             except RunFailed as error:
-                log.debug("stopping on %s: %s", station.name, error)
+                log.debug("stopping: %s", error)
         self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
         for state in running:
             if state.way == CONTAINER:
                 docker = self._request.hosts[state.station.name].docker
-                remove = [docker, "rm", "--force", self._starter.container_name(state)]
-                quietly(state.station, "run", argv=remove, limit_s=20.0, timeout_s=30.0)
+                remove = (docker, "rm", "--force", self._starter.container_name(state))
+                quietly(state.station, requests.Run(argv=remove, limit_s=20.0), timeout_s=30.0)
 
     def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:
         """Waits for them; one that will not have ended is ended with its warm process."""
         self._listener.settle(lambda: all(state.over or state.station.lost for state in states), seconds)
         for state in states:
             if not state.over and state.station.lost is None and state.station.warm is not None:
-                quietly(state.station, "stop", names=[WARM], grace_s=2.0, timeout_s=20.0)
+                quietly(state.station, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
                 state.station.warm = None
 
     def _versions(self) -> dict[str, str]:
         """Of what ran the tasks: one word where all hosts agree, `host/package` where they do not."""
-        by_host: dict[str, Mapping[str, Any]] = {
-            name: station.found.get("versions") or {} for name, station in self.stations.items()
-        }
+        by_host = {name: python_versions(station.info) for name, station in self.stations.items()}
         versions: dict[str, str] = {}
         for package in sorted({package for found in by_host.values() for package in found}):
             found = {name: str(has[package]) for name, has in by_host.items() if has.get(package)}

@@ -1,7 +1,7 @@
 """The data link of a run: addresses, whose traffic is read where, its condition, and what a probe measured of it.
 
 A condition is applied when it changes, probed once, and recorded as it was found and not as it was asked. The lab's is
-made by its keeper. On real hosts it is made by `tc`, as root or through `sudo -n`; the steward has the order to take it
+made by its keeper. On real hosts it is made by `tc`, as root or through `sudo -n`; the agent has the order to take it
 off, whatever ends it.
 """
 
@@ -15,12 +15,13 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.protocol import requests
 from driple.contracts.run_spec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import Hopeless
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 
 LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
@@ -47,10 +48,12 @@ _TAKE_OFF = (
 class Shaper(Protocol):
     """Makes a condition on the data link of every host of a run."""
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+    def shape(
+        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
+    ) -> dict[str, str]:
         """Makes it, in place of what was there; gives back what made each part."""
 
-    def clear(self, stations: Mapping[str, Station]) -> None:
+    def clear(self, stations: Mapping[str, AgentClient]) -> None:
         """Takes it off."""
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -66,23 +69,23 @@ class Links:
         self._measured: dict[Any, tuple[dict[str, float], dict[str, str]]] = {}
         self._last: dict[str, Any] = {}
 
-    def data_address(self, setting: Setting, station: Station) -> str:
+    def data_address(self, setting: Setting, station: AgentClient) -> str:
         """Where the other tasks of a run reach those of this host."""
         if setting.one_machine:
             return LOOPBACK
         host = self._hosts[station.name]
         link = host.networks.get(setting.network, Link())
-        return link.address or station.facts.get("ssh_address") or host.address
+        return link.address or station.facts.ssh_address or host.address
 
-    def traffic_source(self, setting: Setting, station: Station, tasks: int, way: str) -> str:
+    def traffic_source(self, setting: Setting, station: AgentClient, tasks: int, way: str) -> str:
         """Where a task's own traffic can be read: at an interface that is its own, or summed from its TCP flows."""
         if way == CONTAINER:
             return "nic:eth0"
         address = self.data_address(setting, station)
         if tasks > 1 or address == LOOPBACK:
             return FLOWS
-        nics = station.found.get("nics") or {}
-        by_address = next((name for name, nic in nics.items() if address in nic.get("addresses", ())), None)
+        nics = {} if station.info is None else station.info.nics
+        by_address = next((name for name, nic in nics.items() if nic is not None and address in nic.addresses), None)
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic or by_address
         if by_address is not None and nic != by_address:
             raise HostError(
@@ -94,7 +97,7 @@ class Links:
             raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); mend the inventory")
         return f"nic:{nic}"
 
-    def apply(self, spec: RunSpec, stations: Mapping[str, Station]) -> tuple[dict[str, float], dict[str, str]]:
+    def apply(self, spec: RunSpec, stations: Mapping[str, AgentClient]) -> tuple[dict[str, float], dict[str, str]]:
         """Makes the run's condition where it is not there already; what was measured, and what made it."""
         if spec.setting.one_machine:
             return {}, {}
@@ -122,13 +125,13 @@ class Links:
                 self._last[name] = key
         return self._measured[key]
 
-    def clear(self, stations: Mapping[str, Station]) -> None:
+    def clear(self, stations: Mapping[str, AgentClient]) -> None:
         """Takes every condition off."""
         self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
 
 
 def probe(
-    stations: Mapping[str, Station], addresses: Mapping[str, str], *, packets: int, at_once: int
+    stations: Mapping[str, AgentClient], addresses: Mapping[str, str], *, packets: int, at_once: int
 ) -> dict[str, float]:
     """Sends from each host to the next: what the links carry and lose now.
 
@@ -144,19 +147,14 @@ def probe(
 
     def one(pair: tuple[str, str]) -> tuple[float, int, int]:
         sender, hearer = pair
-        at = stations[hearer].ask("listen")
-        told = stations[sender].ask(
-            "send",
-            address=addresses[hearer],
-            port=at["tcp_port"],
-            seconds=PROBE_S,
-            packets=packets,
-            payload=PROBE_PAYLOAD,
-            timeout_s=60.0,
+        at = stations[hearer].ask(requests.Listen())
+        send = requests.Send(
+            address=addresses[hearer], port=at.tcp_port, seconds=PROBE_S, packets=packets, payload=PROBE_PAYLOAD
         )
-        got = stations[hearer].ask("heard", token=at["token"], timeout_s=60.0)
-        rate = got["tcp_bytes"] * 8e-6 / got["tcp_seconds"] if got["tcp_seconds"] else 0.0
-        return rate, told["packets"], got["udp_packets"]
+        told = stations[sender].ask(send, timeout_s=60.0)
+        got = stations[hearer].ask(requests.Heard(token=at.token), timeout_s=60.0)
+        rate = got.tcp_bytes * 8e-6 / got.tcp_seconds if got.tcp_seconds else 0.0
+        return rate, told.packets, got.udp_packets
 
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     with ThreadPoolExecutor(max_workers=max(1, min(at_once, len(pairs)))) as pool:
@@ -175,12 +173,14 @@ def probe(
 class NoShaper:
     """For hosts that have no link of their own to condition."""
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+    def shape(
+        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
+    ) -> dict[str, str]:
         if condition != NOTHING:
             raise Hopeless(f"network condition {condition.label}: these hosts have no link to condition")
         return {}
 
-    def clear(self, stations: Mapping[str, Station]) -> None:
+    def clear(self, stations: Mapping[str, AgentClient]) -> None:
         return None
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -193,7 +193,9 @@ class TcShaper:
     def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
         self._hosts = hosts
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
+    def shape(
+        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
+    ) -> dict[str, str]:
         self.clear(stations)
         if condition == NOTHING:
             return {}
@@ -206,16 +208,16 @@ class TcShaper:
         parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
         return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
 
-    def clear(self, stations: Mapping[str, Station]) -> None:
+    def clear(self, stations: Mapping[str, AgentClient]) -> None:
         for name, station in stations.items():
-            failed = station.ask("undo_now", timeout_s=30.0)["failed"]
+            failed = station.ask(requests.UndoNow(), timeout_s=30.0).failed
             if failed:
                 raise HostError(f"{name}: {', '.join(failed)} could not be taken off; do it by hand: tc qdisc show")
 
     def pairs_at_once(self, hosts: int) -> int:
         return hosts // 2
 
-    def _make(self, condition: NetworkCondition, setting: Setting, station: Station) -> str:
+    def _make(self, condition: NetworkCondition, setting: Setting, station: AgentClient) -> str:
         """Makes it on one host by what its kernel has; says which."""
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
         if nic is None:
@@ -223,20 +225,20 @@ class TcShaper:
                 f"{station.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
-        tc = [*([] if station.facts.get("uid") == 0 else ["sudo", "-n"]), "tc", "qdisc"]
-        there = station.ask("run", argv=["tc", "qdisc", "show", "dev", nic, "root"])["stdout"].split()
+        tc = [*([] if station.facts.uid == 0 else ["sudo", "-n"]), "tc", "qdisc"]
+        there = station.ask(requests.Run(argv=("tc", "qdisc", "show", "dev", nic, "root"))).stdout.split()
         if len(there) > 1 and there[1] not in _OWN_QDISCS:
             raise Hopeless(
                 f"{station.name}: {nic} has a qdisc of its own already ({there[1]}), which could not be given back "
                 "afterwards; take it off, or leave network: out"
             )
-        station.ask("undo_later", name=f"tc of {nic}", argv=["sh", "-c", _TAKE_OFF, "sh", nic, *tc])
+        station.ask(requests.UndoLater(name=f"tc of {nic}", argv=("sh", "-c", _TAKE_OFF, "sh", nic, *tc)))
         words = ""
         for way, arguments in tc_ways(condition):
-            done = station.ask("run", argv=[*tc, "replace", "dev", nic, "root", *arguments], limit_s=20.0)
-            if done["exit_code"] == 0:
+            done = station.ask(requests.Run(argv=(*tc, "replace", "dev", nic, "root", *arguments), limit_s=20.0))
+            if done.exit_code == 0:
                 return way
-            words = words or " ".join(done["stderr"].split())
+            words = words or " ".join(done.stderr.split())
         raise Hopeless(
             f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"

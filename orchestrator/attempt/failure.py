@@ -21,6 +21,8 @@ class Blame:
     exit_code: int | None = None
     words: Sequence[str] = field(default_factory=tuple)
     """The end of its log."""
+    sampler: bool = False
+    """Whether the sampler of the task failed, and not the task itself."""
 
 
 class AttemptFailed(RunFailed):

@@ -11,16 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from driple.contracts.errors import CorruptRun, RunFailed
+from driple.contracts.formats.task_files import SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_FILE
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
+from driple.contracts.protocol import requests
 from driple.contracts.run_dir import RunPaths, file_name, replacing
 from driple.orchestrator.attempt.attempt import Attempt, Ended
 from driple.orchestrator.attempt.failure import AttemptFailed, Interrupted
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 
 PARTIAL = ".partial"
 QUALITY = ("priority", "loop", "sources", "tables")
@@ -79,25 +80,23 @@ def previous_attempts(final: RunPaths) -> int:
         return 0
 
 
-def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str, str]:
+def fetch(ended: Ended, stations: dict[str, AgentClient], stage: Stage) -> dict[str, str]:
     """Brings every file of the attempt into the stage and verifies each against its host's checksum.
 
     Returns:
         Checksums by path in the run directory.
     """
-    measured = []
+    measured: list[int] = []
     for state in ended.tasks:
         if state.is_worker:
-            told = state.station.ask(
-                "steps",
-                source=f"{state.place.out}/steps.jsonl",
-                target=state.place.steps,
-                warmup=ended.job.run.measurement.warmup_steps,
-                timeout_s=120.0,
-            )
-            state.steps = int(told["rows"])
+            source, warmup = f"{state.place.out}/{STEPS_FILE}", ended.job.run.measurement.warmup_steps
+            steps = requests.Steps(source=source, target=state.place.steps, warmup=warmup)
+            told = state.station.ask(steps, timeout_s=120.0)
+            if told.measured_start_mono_ns is None or told.measured_end_mono_ns is None:
+                raise AttemptFailed(f"{state.where} left {told.rows} steps, none of them after the warm-up")
+            state.steps = told.rows
             clock = ended.clocks[state.station.name]
-            measured += [clock.to_controller(told[f"measured_{end}_mono_ns"]) for end in ("start", "end")]
+            measured += map(clock.to_controller, (told.measured_start_mono_ns, told.measured_end_mono_ns))
     check_cover(ended, min(measured), max(measured))
     with ThreadPoolExecutor(max_workers=max(1, len(stations))) as pool:
         for _ in pool.map(lambda name: _fetch_host(name, ended, stations[name], stage), stations):
@@ -123,19 +122,20 @@ def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
         AttemptFailed: a sampler came late or ended early.
     """
     for state in ended.tasks:
+        assert state.summary is not None  # else the attempt has failed
         clock = ended.clocks[state.station.name]
         slack_ns = 2e9 / ended.job.run.measurement.sampling_hz + 2 * clock.bound_ns
-        late_s = (clock.to_controller(state.summary["first_mono_ns"]) - begin_ns - slack_ns) * 1e-9
-        early_s = (end_ns - clock.to_controller(state.summary["last_mono_ns"]) - slack_ns) * 1e-9
+        late_s = (clock.to_controller(state.summary.first_mono_ns) - begin_ns - slack_ns) * 1e-9
+        early_s = (end_ns - clock.to_controller(state.summary.last_mono_ns) - slack_ns) * 1e-9
         # A worker that was done before the others has nothing more to be seen.
         if late_s > 0 or (early_s > 0 and not state.is_worker):
             how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
             raise AttemptFailed(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
 
 
-def _fetch_host(name: str, ended: Ended, station: Station, stage: Stage) -> None:
+def _fetch_host(name: str, ended: Ended, station: AgentClient, stage: Stage) -> None:
     folder = ended.folders[name]
-    sums = station.ask("sums", folder=folder, timeout_s=300.0)["files"]
+    sums = station.ask(requests.Sums(folder=folder), timeout_s=300.0).files
     for state in ended.tasks:
         if state.station.name != name:
             continue
@@ -152,18 +152,18 @@ def _fetch_host(name: str, ended: Ended, station: Station, stage: Stage) -> None
             if relative not in sums:
                 raise RunFailed(f"{state.where} left no {relative}")
             station.host.get(remote, local)
-            if _sha256(local) != sums[relative]["sha256"]:
+            if _sha256(local) != sums[relative].sha256:
                 raise RunFailed(f"{name}: {relative} did not arrive as it was sent")
         fetch_log(state, station, stage, sums)
 
 
-def fetch_log(state: TaskState, station: Station, stage: Stage, sums: dict[str, dict[str, object]]) -> None:
+def fetch_log(state: TaskState, station: AgentClient, stage: Stage, sums: dict[str, requests.FileSum]) -> None:
     """All that a task and its sampler said, in one file."""
     target = stage.paths.log(state.task)
     parts = []
-    for part in ("stdout.log", "stderr.log", "sampler.log"):
+    for part in (STDOUT_LOG, STDERR_LOG, SAMPLER_LOG):
         relative = f"tasks/{file_name(state.task)}/{part}"
-        if int(str(sums.get(relative, {}).get("size", 0))):
+        if relative in sums and sums[relative].size:
             beside = target.with_suffix(f".{part}")
             station.host.get(f"{state.place.out}/{part}", beside)
             content = beside.read_bytes()[-KEPT_LOG_BYTES:]
@@ -207,7 +207,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
     for state in attempt.states.values():
         if state.station.lost is None:
             with suppress(RunFailed):
-                sums = state.station.ask("sums", folder=state.place.run_folder, timeout_s=60.0)["files"]
+                sums = state.station.ask(requests.Sums(folder=state.place.run_folder), timeout_s=60.0).files
                 fetch_log(state, state.station, stage, sums)
     for folder in ("trace", "steps", "graph"):  # half of a measurement is none
         shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
@@ -225,7 +225,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
 
 def task_record(state: TaskState) -> TaskRecord:
     """How a task went, for run.json."""
-    quality: dict[str, Any] = {key: state.summary[key] for key in QUALITY if key in state.summary}
+    quality = {} if state.summary is None else {key: getattr(state.summary, key) for key in QUALITY}
     return TaskRecord(
         task=state.task,
         host=state.station.name,

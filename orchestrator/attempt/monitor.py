@@ -12,24 +12,30 @@ import queue
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.errors import BadInput, HostError, RunFailed
+from driple.contracts.formats.task_files import LOST_PEER, STDERR_LOG
+from driple.contracts.protocol import events, requests
+from driple.contracts.protocol.forkserver_messages import Ended, Started
+from driple.contracts.protocol.message import Message
+from driple.contracts.protocol.sampler_lines import READY, SamplerSummary
 from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptFailed, Blame, Interrupted, ended_how
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import Event, Station
+from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A", bound=Message)
 
 OTHERS_S = 3.0
 TURN_S = 1.0
 FULL_BYTES = 1024 * 1024
 NOISE = re.compile(r"^[IWEF]\d{4} |cuInit|All log messages before absl")
 """What TensorFlow logs on every machine without a GPU is no cause of anything."""
-ECHO = "went away before"
-"""In the last words of a task that ended because it missed another (workloads/runtime/watchdog.py)."""
 
 
 class Listener:
@@ -43,9 +49,9 @@ class Listener:
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._interrupted = False
         self._failure: AttemptFailed | None = None
-        self._stations: dict[str, Station] = {}
+        self._stations: dict[str, AgentClient] = {}
 
-    def attach(self, stations: Mapping[str, Station]) -> None:
+    def attach(self, stations: Mapping[str, AgentClient]) -> None:
         """Hears these hosts from now on."""
         self._stations = dict(stations)
         for station in stations.values():
@@ -102,38 +108,37 @@ class Listener:
     def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptFailed:
         """A failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
-        return AttemptFailed(reason, Blame(state.station.name, state.task, state.command, code))
+        return AttemptFailed(reason, Blame(state.station.name, state.task, state.command, code, sampler=sampler))
 
-    def tail(self, station: Station, path: str) -> tuple[str, ...]:
+    def tail(self, station: AgentClient, path: str) -> tuple[str, ...]:
         """The end of a log, where the host can still be asked."""
-        answer = quietly(station, "tail", path=path, lines=10)
-        return tuple((answer or {}).get("lines", ()))
+        answer = quietly(station, requests.Tail(path=path, lines=10))
+        return () if answer is None else answer.lines
 
     def _on(self, event: Event) -> None:
-        if event.kind == "lost":
-            assert isinstance(event.value, HostError)
+        if isinstance(event.value, HostError):
             raise event.value
-        name = str(event.value.get("name", ""))
+        name = event.value.name
         if name == WARM:
             self._on_warm(self._stations[event.host], event)
             return
         for state in self.states.values():
             if name == state.place.process:
-                self._on_task(state, event)
+                self._on_task(state, event.value)
             elif name == state.place.sampler:
-                self._on_sampler(state, event)
+                self._on_sampler(state, event.value)
 
-    def _on_task(self, state: TaskState, event: Event) -> None:
-        if event.kind == "progress":
-            self._on_progress_of(state, event.value)
-        elif event.kind == "ended":
+    def _on_task(self, state: TaskState, event: events.ProcessEvent) -> None:
+        if isinstance(event, events.Progress):
+            self._on_progress_of(state, event)
+        elif isinstance(event, events.Ended):
             if state.way == CONTAINER:
-                state.sampler_over, state.sampler_exit = True, event.value["exit_code"]
-            self._on_end(state, event.value["exit_code"])
-        elif event.kind == "said" and state.way == CONTAINER:
+                state.sampler_over, state.sampler_exit = True, event.exit_code
+            self._on_end(state, event.exit_code)
+        elif isinstance(event, events.Said) and state.way == CONTAINER:
             self._on_sampler(state, event)
 
-    def _on_warm(self, station: Station, event: Event) -> None:
+    def _on_warm(self, station: AgentClient, event: Event) -> None:
         if station.warm is None:
             return
         told = station.warm.take(event)
@@ -144,34 +149,33 @@ class Listener:
                     state.over = True
                     self._fail(self.failed(state, f"{station.warm.failure}, and with it {state.task}"))
         for state in own:
-            if "started" in told and told["started"].get("out") == state.place.out:
-                self.on_started(state, int(told["started"]["pid"]))
-            elif "ended" in told and told["ended"].get("out") == state.place.out:
-                self._on_end(state, int(told["ended"]["exit_code"]))
+            if isinstance(told, Started) and told.out == state.place.out:
+                self.on_started(state, told.pid)
+            elif isinstance(told, Ended) and told.out == state.place.out:
+                self._on_end(state, told.exit_code)
 
-    def _on_progress_of(self, state: TaskState, progress: Mapping[str, Any]) -> None:
-        if progress["steps"] != state.steps or progress["ready"] != state.ready:
+    def _on_progress_of(self, state: TaskState, progress: events.Progress) -> None:
+        if progress.steps != state.steps or progress.ready != state.ready:
             state.moved = time.monotonic()
-        state.ready = bool(progress["ready"])
-        state.steps = int(progress["steps"])
-        if progress.get("finished"):
-            state.finished = progress["finished"]
+        state.ready = progress.ready
+        state.steps = progress.steps
+        state.finished = progress.finished or state.finished
         if state.task == "worker:0":
-            self._on_progress(_progress_text(state.steps, progress.get("last") or {}, self._spec))
+            self._on_progress(_progress_text(state.steps, progress.last or {}, self._spec))
 
-    def _on_sampler(self, state: TaskState, event: Event) -> None:
-        if event.kind == "ended":
-            state.sampler_over, state.sampler_exit = True, event.value["exit_code"]
+    def _on_sampler(self, state: TaskState, event: events.ProcessEvent) -> None:
+        if isinstance(event, events.Ended):
+            state.sampler_over, state.sampler_exit = True, event.exit_code
             if not state.over and not state.summary:
                 how = ended_how(state.sampler_exit)
                 self._fail(self.failed(state, f"the sampler of {state.where} {how}", sampler=True))
-        elif event.kind == "said" and event.value["line"] == "ready":
+        elif isinstance(event, events.Said) and event.line == READY:
             state.sampler_ready = True
-        elif event.kind == "said" and event.value["line"].startswith("{"):
+        elif isinstance(event, events.Said) and event.line.startswith("{"):
             try:
-                state.summary = json.loads(event.value["line"])
-            except ValueError:
-                log.debug("%s: not a summary: %.80s", state.where, event.value["line"])
+                state.summary = SamplerSummary.read(json.loads(event.line), "summary")
+            except (BadInput, ValueError) as error:
+                log.debug("%s: not a summary: %s: %.80s", state.where, error, event.line)
 
     def _on_end(self, state: TaskState, exit_code: int | None) -> None:
         state.over, state.exit_code = True, exit_code
@@ -185,7 +189,7 @@ class Listener:
 
     def _is_echo(self, failure: AttemptFailed) -> bool:
         state = self.states.get(failure.blame.task) if failure.blame else None
-        return state is not None and ECHO in state.words
+        return state is not None and state.finished is not None and state.finished.kind == LOST_PEER
 
     def _hear_the_others(self) -> None:
         self.settle(lambda: all(state.over and state.finished for state in self.states.values()), OTHERS_S)
@@ -200,26 +204,25 @@ class Listener:
         if blame is None or blame.task not in self.states:
             return failure
         state = self.states[blame.task]
-        about_sampler = "sampler" in failure.reason
-        path = state.place.sampler_log if about_sampler else f"{state.place.out}/stderr.log"
+        path = state.place.sampler_log if blame.sampler else f"{state.place.out}/{STDERR_LOG}"
         words = self.tail(state.station, path)
         telling = [line for line in words if not NOISE.search(line)]
-        said = state.words if state.words and not about_sampler else (telling[-1] if telling else "")
-        looked = quietly(state.station, "look", nics=["lo"])
-        if looked and looked["disk_free_bytes"] < FULL_BYTES:  # who could not write could not say so either
-            said = f"the disk of {blame.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
+        said = state.words if state.words and not blame.sampler else (telling[-1] if telling else "")
+        looked = quietly(state.station, requests.Look(nics=("lo",)))
+        if looked and looked.disk_free_bytes < FULL_BYTES:  # who could not write could not say so either
+            said = f"the disk of {blame.host} is full ({state.station.facts.work}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
-        return AttemptFailed(reason, Blame(blame.host, blame.task, state.command, blame.exit_code, words))
+        return AttemptFailed(reason, replace(blame, command=state.command, words=words))
 
 
-def quietly(station: Station, do: str, *, timeout_s: float = 10.0, **values: Any) -> Any:
-    """Asks for what is wanted and not needed: a host that does not answer then changes nothing."""
+def quietly(station: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:
+    """Sends a request that may fail; returns None if it does."""
     if station.lost is not None:
         return None
     try:
-        return station.ask(do, timeout_s=timeout_s, **values)
+        return station.ask(request, timeout_s=timeout_s)
     except RunFailed as error:
-        log.debug("%s: %s: %s", station.name, do, error)
+        log.debug("%s: %s: %s", station.name, request.do, error)
         return None
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.json_values import to_plain
+from driple.contracts.protocol import requests
+from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import FRAMEWORKS
@@ -20,8 +22,9 @@ from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.config.placement import Placed
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 
+A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
 LOOK_S = 60.0
@@ -38,7 +41,7 @@ class Request:
     run_id: str
     placed: Sequence[Placed]
     hosts: Mapping[str, HostSpec]
-    stations: Mapping[str, Station]
+    stations: Mapping[str, AgentClient]
     links: Links
     timeouts: Timeouts
     code: bytes | None = None
@@ -76,11 +79,12 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
         by_host.setdefault(item.host, []).append(item)
     with ThreadPoolExecutor(max_workers=min(16, len(by_host))) as pool:
         list(pool.map(lambda name: _check(request, name, by_host[name]), by_host))
-    ports = ask_each(request.stations, "ports", {name: {"count": len(items)} for name, items in by_host.items()})
+    wanted = {name: requests.Ports(count=len(items)) for name, items in by_host.items()}
+    ports = ask_each(request.stations, wanted)
     addresses: dict[str, str] = {}
     for name, items in by_host.items():
         address = request.links.data_address(request.spec.setting, request.stations[name])
-        for item, port in zip(items, ports[name]["ports"], strict=True):
+        for item, port in zip(items, ports[name].ports, strict=True):
             addresses[item.task] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     job = JobSpec(
         run=request.spec,
@@ -98,11 +102,17 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
 
 
 def ask_each(
-    stations: Mapping[str, Station], do: str, values: Mapping[str, Mapping[str, Any]], timeout_s: float = 20.0
-) -> dict[str, Any]:
-    """Asks several hosts at once, each its own; the answers by host."""
-    futures = {name: stations[name].request(do, **arguments) for name, arguments in values.items()}
-    return {name: stations[name].answer(future, do, timeout_s) for name, future in futures.items()}
+    stations: Mapping[str, AgentClient], wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0
+) -> dict[str, A]:
+    """Sends requests to several hosts at once; returns the answers by host."""
+    answers = {name: stations[name].post(request) for name, request in wanted.items()}
+    return {name: answer(timeout_s) for name, answer in answers.items()}
+
+
+def python_versions(info: requests.HostInfo | None) -> dict[str, str | None]:
+    """Versions of the python that runs tasks, and of its packages."""
+    python = None if info is None else info.python
+    return {} if python is None else {"python": python.version, **{key: getattr(python, key) for key in PACKAGES}}
 
 
 def read_code(folder: Path, spec: RunSpec) -> bytes | None:
@@ -119,35 +129,30 @@ def read_code(folder: Path, spec: RunSpec) -> bytes | None:
 def _check(request: Request, name: str, placed: Sequence[Placed]) -> None:
     """Refuses a host that lacks what the run needs, before anything is started. Asks each host once in a sweep."""
     station, spec = request.stations[name], request.hosts[name]
-    if not station.found:
-        python = None if spec.image else [spec.python]
-        wants_gpus = request.spec.setting.device != CPU
-        station.found = station.ask("look", nics=[], gpus=wants_gpus, python=python, timeout_s=LOOK_S)
-        has = station.found.get("python") or {}
-        station.found["versions"] = {"python": has.get("version"), **{key: has.get(key) for key in PACKAGES}}
-    found = station.found
-    free = found["disk_free_bytes"]
+    if station.info is None:
+        python = None if spec.image else (spec.python,)
+        look = requests.Look(gpus=request.spec.setting.device != CPU, python=python)
+        station.info = station.ask(look, timeout_s=LOOK_S)
+    info = station.info
+    free = info.disk_free_bytes
     if free < MIN_FREE_BYTES:
-        station.found = {}  # it may be cleared: ask again next time
+        station.info = None  # it may be cleared: ask again next time
         raise HostError(
-            f"{name}: {free // 2**20} MB free in {station.facts['work']}, and a run needs {MIN_FREE_BYTES // 2**20}; "
+            f"{name}: {free // 2**20} MB free in {station.facts.work}, and a run needs {MIN_FREE_BYTES // 2**20}; "
             "make room there, or choose another work_dir"
         )
-    python_has = found.get("python") or {}
-    if not spec.image and not (python_has.get("driple") and python_has.get("tensorflow")):
-        station.found = {}
-        lacks = python_has.get("error") or "driple or tensorflow is not installed for it"
+    if not spec.image and not (info.python and info.python.driple and info.python.tensorflow):
+        station.info = None
+        lacks = info.python_error or "driple or tensorflow is not installed for it"
         raise HostError(
             f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
             "or an image in the inventory"
         )
-    present = {gpu["index"] for gpu in found.get("gpus") or ()}
+    present = {gpu.index for gpu in info.gpus or ()}
     missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
     if missing:
-        station.found = {}
-        there = (
-            f"it has {', '.join(map(str, sorted(present)))}" if present else found.get("gpus_error") or "it has none"
-        )
+        station.info = None
+        there = f"it has {', '.join(map(str, sorted(present)))}" if present else info.gpus_error or "it has none"
         raise HostError(f"{name}: no GPU {', '.join(missing)}; {there}")
 
 
@@ -156,8 +161,8 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
     for name in folders:
         own = to_plain(job)
         own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
-        texts[name] = {"path": f"{folders[name]}/job.json", "text": json.dumps(own, indent=1)}
-    ask_each(request.stations, "write", texts)
+        texts[name] = requests.Write(path=f"{folders[name]}/job.json", text=json.dumps(own, indent=1))
+    ask_each(request.stations, texts)
     if request.code is not None:
         for name, folder in folders.items():
             request.stations[name].host.put(request.code, f"{folder}/{CODE_FILE}")

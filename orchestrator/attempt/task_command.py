@@ -1,21 +1,22 @@
 """Ways to start a task on a host: forked from a warm process, by a python of its own, in a container.
 
-Each turns `start` into one or two requests to the steward and says what it was; what the steward then tells about the
+Each turns `start` into one or two requests to the agent; the agent's events about the
 task is the same for all but the warm way, whose process speaks for its tasks (workloads/runtime/forkserver.py).
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass
-from typing import Any
 
-from driple.contracts.errors import RunFailed
+from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
+from driple.contracts.protocol import events, forkserver_messages, requests
+from driple.contracts.protocol.message import Tagged
 from driple.contracts.run_dir import file_name
 from driple.orchestrator.attempt.failure import ended_how
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.hosts.agent_client import Event, Station
+from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
 WARM = "warm"
 PYTHON = "python"
@@ -58,7 +59,7 @@ class TaskPlace:
 
     @property
     def steps(self) -> str:
-        return f"{self.out}/steps.parquet"
+        return f"{self.out}/{STEPS_TABLE}"
 
     @property
     def sampler_spec(self) -> str:
@@ -66,12 +67,12 @@ class TaskPlace:
 
     @property
     def sampler_log(self) -> str:
-        return f"{self.out}/sampler.log"
+        return f"{self.out}/{SAMPLER_LOG}"
 
     @property
     def graph(self) -> str | None:
         """One worker leaves the graph for all: they differ in nothing but their number."""
-        return f"{self.out}/graph.parquet" if self.task == "worker:0" else None
+        return f"{self.out}/{GRAPH_FILE}" if self.task == "worker:0" else None
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
         """The task's own command."""
@@ -83,7 +84,7 @@ class TaskPlace:
 class WarmHost:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
-    def __init__(self, station: Station, python: str) -> None:
+    def __init__(self, station: AgentClient, python: str) -> None:
         self.ready = False
         """Whether it can fork tasks."""
         self.failure: str | None = None
@@ -92,54 +93,49 @@ class WarmHost:
 
     def begin(self) -> None:
         """Starts it, and does not wait until it is ready."""
-        self._station.ask(
-            "start",
-            name=WARM,
-            argv=[self._python, "-m", TASK_MODULE, "warm"],
-            stderr="warm.log",
-            talk=True,
-            limit_s=WARM_LIMIT_S,
-        )
+        argv = (self._python, "-m", TASK_MODULE, "warm")
+        start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
+        self._station.ask(start)
 
-    def take(self, event: Event) -> dict[str, Any]:
-        """Takes an event of this process; what it says of a task, as {"started": ...} or {"ended": ...}."""
-        if event.kind == "ended":
+    def take(self, event: Event) -> Tagged | None:
+        """Handles an event of this process; returns its message, if it is one."""
+        if isinstance(event.value, events.Ended):
             self.ready = False
-            self.failure = f"the process on {event.host} that forks tasks {ended_how(event.value['exit_code'])}"
-            return {}
+            self.failure = f"the process on {event.host} that forks tasks {ended_how(event.value.exit_code)}"
+        if not isinstance(event.value, events.Said):
+            return None
         try:
-            said = json.loads(event.value.get("line", ""))
-        except ValueError:
-            return {}  # a library that prints
-        if not isinstance(said, dict):
-            return {}
-        if "ready" in said:
-            self.ready = True
-        return said
+            message = forkserver_messages.read_line(event.value.line)
+        except BadInput:
+            return None  # a library that prints
+        self.ready = self.ready or isinstance(message, forkserver_messages.Ready)
+        return message
 
     def run(self, place: TaskPlace) -> None:
         """Asks for a task; `started` follows."""
-        order = {"job": place.job, "task": place.task, "out": place.out}
+        order = forkserver_messages.Run(job=place.job, task=place.task, out=place.out)
         if place.graph:
-            order["graph"] = place.graph
-        self._station.ask("tell", name=WARM, line=json.dumps({"run": order}))
+            order.graph = place.graph
+        self._tell(order)
 
     def stop(self, pid: int) -> None:
         """Asks for the end of a task: SIGTERM, then SIGKILL."""
-        self._station.ask("tell", name=WARM, line=json.dumps({"stop": pid}))
+        self._tell(forkserver_messages.Stop(pid=pid))
+
+    def _tell(self, message: Tagged) -> None:
+        self._station.ask(requests.Tell(name=WARM, line=message.to_line()))
 
 
-def start_python(station: Station, place: TaskPlace, python: str, limit_s: float) -> int:
+def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
     """Starts a task with a python of its own; its process number."""
-    answer = station.ask(
-        "start",
+    start = requests.Start(
         name=place.process,
-        argv=place.command(python, lifeline=True),
-        stdout=f"{place.out}/stdout.log",
-        stderr=f"{place.out}/stderr.log",
+        argv=tuple(place.command(python, lifeline=True)),
+        stdout=f"{place.out}/{STDOUT_LOG}",
+        stderr=f"{place.out}/{STDERR_LOG}",
         limit_s=limit_s,
     )
-    return int(answer["pid"])
+    return station.ask(start).pid
 
 
 def container_command(

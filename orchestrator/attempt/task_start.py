@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from typing import Any
 
+from driple.contracts.formats.task_files import STDERR_LOG
+from driple.contracts.json_values import to_plain
+from driple.contracts.protocol import requests
+from driple.contracts.protocol.sampler_spec import SamplerSpec
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.data_network import FLOWS
 from driple.orchestrator.attempt.prepare import Request
@@ -43,20 +46,19 @@ class Starter:
     def started(self, state: TaskState, pid: int) -> None:
         """The task's process is known: its sampler can watch it."""
         state.pid = pid
-        spec = self._sampler_spec(state, pid=pid)
-        write = state.station.request("write", path=state.place.sampler_spec, text=json.dumps(spec))
-        start = state.station.request(
-            "start",
+        write = state.station.post(self._write(state, pid=pid))
+        sampler = requests.Start(
             name=state.place.sampler,
-            argv=[*state.station.agent_command, "--spec", state.place.sampler_spec],
+            argv=(*state.station.agent_command, "--spec", state.place.sampler_spec),
             stderr=state.place.sampler_log,
             talk=True,
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first
         )
-        follow = state.station.request("follow", name=state.place.process, folder=state.place.out, pid=pid)
-        state.station.answer(write, "write")
-        state.sampler_pid = int(state.station.answer(start, "start")["pid"])
-        state.station.answer(follow, "follow")
+        start = state.station.post(sampler)
+        follow = state.station.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
+        write()
+        state.sampler_pid = start().pid
+        follow()
 
     def container_name(self, state: TaskState) -> str:
         """Unlike any other's on that host."""
@@ -70,36 +72,35 @@ class Starter:
             address=job.task(state.task).address,
             gpu=state.gpu,
             agent=state.station.agent_path,
-            user=f"{state.station.facts['uid']}:{state.station.facts['gid']}",
+            user=f"{state.station.facts.uid}:{state.station.facts.gid}",
         )
-        spec = self._sampler_spec(state, command=state.place.command("python3", lifeline=False))
-        state.station.ask("write", path=state.place.sampler_spec, text=json.dumps(spec))
+        state.station.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
         state.command = shown_command(argv)
-        answer = state.station.ask(
-            "start",
+        start = requests.Start(
             name=state.place.process,
-            argv=argv,
-            stderr=f"{state.place.out}/stderr.log",
+            argv=tuple(argv),
+            stderr=f"{state.place.out}/{STDERR_LOG}",
             talk=True,
             limit_s=self._request.limit_s + BACKSTOP_S,
         )
-        state.pid = int(answer["pid"])
-        state.station.ask("follow", name=state.place.process, folder=state.place.out, pid=state.pid)
+        state.pid = state.station.ask(start).pid
+        state.station.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
 
-    def _sampler_spec(self, state: TaskState, **more: Any) -> dict[str, Any]:
+    def _write(self, state: TaskState, *, pid: int | None = None, command: tuple[str, ...] = ()) -> requests.Write:
+        """The request that writes the spec of the task's sampler."""
         hz = self._request.spec.measurement.sampling_hz
         by_flows = state.traffic_source == FLOWS
-        spec: dict[str, Any] = {
-            "out": state.place.trace,
-            "hz": hz,
-            "limit_s": self._request.limit_s + BACKSTOP_S,
-            "flows_hz": min(hz, TRAFFIC_FLOWS_HZ if by_flows else FLOWS_HZ),
-            "watch_stdin": True,
-            "labels": {"run": self._request.run_id, "task": state.task, "attempt": self._token},
-            **more,
-        }
-        if not by_flows:
-            spec["nic"] = [state.traffic_source.partition(":")[2]]
-        if state.gpu is not None:
-            spec["gpu"] = [str(state.gpu)]
-        return spec
+        spec = SamplerSpec(
+            out=state.place.trace,
+            hz=hz,
+            limit_s=self._request.limit_s + BACKSTOP_S,
+            flows_hz=min(hz, TRAFFIC_FLOWS_HZ if by_flows else FLOWS_HZ),
+            watch_stdin=True,
+            labels={"run": self._request.run_id, "task": state.task, "attempt": self._token},
+            nic=() if by_flows else (state.traffic_source.partition(":")[2],),
+            gpu=() if state.gpu is None else (str(state.gpu),),
+            pid=pid,
+            command=command,
+        )
+        text = json.dumps(to_plain(spec, omit_defaults=True))
+        return requests.Write(path=state.place.sampler_spec, text=text)

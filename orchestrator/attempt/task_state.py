@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
+from driple.contracts.formats.task_files import Finished
+from driple.contracts.protocol.sampler_lines import SamplerSummary
 from driple.orchestrator.attempt.task_command import TaskPlace
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 
 
 @dataclass
@@ -16,7 +16,7 @@ class TaskState:
 
     task: str
     place: TaskPlace
-    station: Station
+    station: AgentClient
     way: str
     """How it is started; see launch.py."""
     command: str
@@ -31,13 +31,13 @@ class TaskState:
     steps: int = 0
     moved: float = 0.0
     """When it was last seen to get on."""
-    finished: Mapping[str, Any] = field(default_factory=dict)
+    finished: Finished | None = None
     """What it left in finished.json."""
     sampler_pid: int | None = None
     sampler_ready: bool = False
     sampler_over: bool = False
     sampler_exit: int | None = None
-    summary: dict[str, Any] = field(default_factory=dict)
+    summary: SamplerSummary | None = None
     """The sampler's last words: quality of every source."""
 
     @property
@@ -51,4 +51,4 @@ class TaskState:
     @property
     def words(self) -> str:
         """What it said of its own end."""
-        return str(self.finished.get("message") or "")
+        return "" if self.finished is None else self.finished.message

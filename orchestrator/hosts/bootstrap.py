@@ -1,8 +1,8 @@
-"""What a host runs first: takes the agent's file from stdin unless it is there already, and becomes the agent.
+"""First program on a host: reads the agent's file from stdin unless it is there already, and becomes the agent.
 
-Sent as text to a Python that was started with `path size crc32 words...`, so it imports nothing of ours, and any
-Python 3 reads it. Nothing else is sent before it asks, as Python may have read ahead.
-All in one process, the one that will be the steward: every further command would cost a host a third of a login.
+It is sent as text to a Python that was started with `path size crc32 arguments...`, so it imports nothing of ours and
+runs on any Python 3. Nothing else is sent before it asks, as Python may have read ahead.
+It becomes the agent in the same process: a further command would cost a host a third of a login.
 """
 
 import os
@@ -11,10 +11,11 @@ import zipimport
 import zlib
 
 NO_FOLDER = 73
+BRING = "bring"
 
 
 def is_there(path: str, crc32: int) -> bool:
-    """Whether the file is whole. Its name tells what is in it, so that this has only damage to find."""
+    """Whether the file is intact. Its name identifies the content, so only damage must be detected."""
     try:
         with open(path, "rb") as stream:  # noqa: PTH123  (pathlib would take longer to load than all of this)
             return zlib.crc32(stream.read()) == crc32
@@ -23,14 +24,14 @@ def is_there(path: str, crc32: int) -> bool:
 
 
 def bring(path: str, size: int) -> None:
-    """Asks for the file, and writes it beside and then into place."""
+    """Requests the file and writes it atomically."""
     os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
     beside = "%s.%d" % (path, os.getpid())  # noqa: UP031
     try:
         with open(beside, "wb") as stream:  # noqa: PTH123
-            os.write(1, b'{"bring": "agent"}\n')
+            os.write(1, b'{"%s": "agent"}\n' % BRING.encode())
             while size:
-                piece = os.read(0, min(size, 1 << 16))  # and no more: what follows is for the agent
+                piece = os.read(0, min(size, 1 << 16))  # not more: the rest is for the agent
                 if not piece:
                     sys.exit("the connection ended before the agent had arrived")
                 size -= len(piece)

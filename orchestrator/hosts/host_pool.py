@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from driple.contracts.errors import HostError, HostLost, HostRefused
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.hosts.agent_client import Heart, Station
-from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.agent_client import AgentClient, Heartbeats
+from driple.orchestrator.hosts.agent_file import AgentFile
 from driple.orchestrator.hosts.base import Host
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ MANY = 16
 @dataclass
 class _State:
     spec: HostSpec
-    station: Station | None = None
+    station: AgentClient | None = None
     lent: bool = False
     losses: int = 0
     lost_since: float | None = None
@@ -43,7 +43,7 @@ class Fleet:
     """Every host of a sweep, by name."""
 
     def __init__(
-        self, specs: Mapping[str, HostSpec], connect: Callable[[HostSpec], Host], agent: Agent, owner: str
+        self, specs: Mapping[str, HostSpec], connect: Callable[[HostSpec], Host], agent: AgentFile, owner: str
     ) -> None:
         """Args:
         specs: by name.
@@ -55,7 +55,7 @@ class Fleet:
         self._connect = connect
         self._agent = agent
         self._owner = owner
-        self._heart = Heart()
+        self._heartbeats = Heartbeats()
         self._lock = threading.Lock()
 
     @property
@@ -107,7 +107,7 @@ class Fleet:
             with self._lock:
                 state.lent = False
 
-    def stations(self, names: Iterable[str]) -> dict[str, Station]:
+    def stations(self, names: Iterable[str]) -> dict[str, AgentClient]:
         """The stations of hosts that are lent to the caller, opened where they are not.
 
         Raises:
@@ -120,7 +120,7 @@ class Fleet:
             raise failures[0]
         return {name: station for name in wanted if (station := self._states[name].station) is not None}
 
-    def open_stations(self) -> dict[str, Station]:
+    def open_stations(self) -> dict[str, AgentClient]:
         """Those that are open now."""
         return {
             name: state.station
@@ -134,7 +134,7 @@ class Fleet:
         Args:
             at_once: only hangs up: they end by themselves, and nobody waits for it.
         """
-        self._heart.stop()
+        self._heartbeats.stop()
         stations = [state.station for state in self._states.values() if state.station is not None]
         if at_once:
             for station in stations:
@@ -148,7 +148,7 @@ class Fleet:
         if state.station is not None and state.station.lost is None:
             return None
         spec = state.spec
-        station = Station(
+        station = AgentClient(
             self._connect(spec), self._agent, python=spec.agent_python, work_dir=spec.work_dir, owner=self._owner
         )
         try:
@@ -157,7 +157,7 @@ class Fleet:
             station.host.close()
             self._set_aside(name, error)
             return error
-        self._heart.add(station)
+        self._heartbeats.add(station)
         with self._lock:
             state.station, state.losses, state.lost_since, state.aside_until = station, 0, None, 0.0
         return None

@@ -27,7 +27,7 @@ from driple.orchestrator.attempt.prepare import Request, read_code
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.config.inventory import Inventory
 from driple.orchestrator.config.placement import Placed, place, together
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.host_pool import Fleet
 from driple.orchestrator.planning.plan import PlannedRun
@@ -294,21 +294,21 @@ class Sweep:
         finally:
             attempt.remove_folders()
 
-    def _hosts(self, stations: Mapping[str, Station]) -> dict[str, HostRecord]:
+    def _hosts(self, stations: Mapping[str, AgentClient]) -> dict[str, HostRecord]:
         return {name: self._host_record(station) for name, station in stations.items()}
 
-    def _host_record(self, station: Station) -> HostRecord:
+    def _host_record(self, station: AgentClient) -> HostRecord:
         facts = station.facts
         return HostRecord(
             kind=self._cluster.kind,
-            hostname=facts["hostname"],
-            kernel=facts["kernel"],
-            boot_id=facts["boot_id"],
-            cores=facts["cores"],
-            memory_bytes=facts["memory_bytes"],
-            python=facts["python"],
-            wall_clock_ahead_s=facts["wall_clock_ahead_s"],
-            gpus=tuple(gpu["name"] for gpu in station.found.get("gpus") or ()),
+            hostname=facts.hostname,
+            kernel=facts.kernel,
+            boot_id=facts.boot_id,
+            cores=facts.cores,
+            memory_bytes=facts.memory_bytes,
+            python=facts.python,
+            wall_clock_ahead_s=station.wall_clock_ahead_s,
+            gpus=tuple(gpu.name or "" for gpu in (station.info and station.info.gpus) or ()),
         )
 
 

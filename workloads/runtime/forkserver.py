@@ -1,13 +1,6 @@
 """A warm host: imports TensorFlow once and forks each task, so that a run does not wait for the import.
 
-It is told by JSON objects on stdin, a line each, and answers likewise on stdout:
-
-    < {"ready": {"pid": 4711, "tensorflow": "2.21.0"}}                    once, when TensorFlow is loaded
-    > {"run": {"job": "job.json", "task": "worker:0", "out": "DIR"}}      also "graph": FILE, as the task command has
-    < {"started": {"pid": 4712, "task": "worker:0", "out": "DIR"}}
-    < {"ended": {"pid": 4712, "task": "worker:0", "out": "DIR", "exit_code": 0}}
-    > {"stop": 4712}                                                      SIGTERM, and SIGKILL two seconds later
-    < {"error": "..."}                                                    a line that it did not understand
+Its messages, on stdin and stdout, are those of contracts/protocol/forkserver_messages.py.
 
 A task's own stdout and stderr are `stdout.log` and `stderr.log` in its folder. When stdin closes, every task is ended
 and so is the host; when the host is killed, the kernel kills its tasks.
@@ -19,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import json
 import os
 import selectors
 import signal
@@ -27,12 +19,14 @@ import sys
 import time
 import traceback
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from driple.contracts.command import printable
 from driple.contracts.errors import BadInput, DripleError, shown
+from driple.contracts.formats.task_files import STDERR_LOG, STDOUT_LOG
+from driple.contracts.protocol.forkserver_messages import Ended, Error, Ready, Run, Started, Stop, read_line
+from driple.contracts.protocol.message import Tagged
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.runtime.task import run_job_file
 
@@ -47,7 +41,7 @@ def serve_stdin() -> int:
     version = framework.load()
     _load_workloads()
     host = _Host()
-    host.say("ready", {"pid": os.getpid(), "tensorflow": version})
+    host.say(Ready(pid=os.getpid(), tensorflow=version))
     return host.serve()
 
 
@@ -62,17 +56,9 @@ def _load_workloads() -> None:
     gc.freeze()  # a collection in a child would write to, and so copy, every page of these modules
 
 
-@dataclass(frozen=True)
-class _Order:
-    job: Path
-    task: str
-    out: Path
-    graph: Path | None
-
-
 class _Host:
     def __init__(self) -> None:
-        self._running: dict[int, _Order] = {}
+        self._running: dict[int, Run] = {}
         self._kill_at: dict[int, float] = {}
         self._text = b""
         self._open = True
@@ -80,8 +66,8 @@ class _Host:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, so that the wake-up is written
 
-    def say(self, kind: str, value: Any) -> None:
-        print(json.dumps({kind: value}), flush=True)
+    def say(self, message: Tagged) -> None:
+        print(message.to_line(), flush=True)
 
     def serve(self) -> int:
         with selectors.DefaultSelector() as selector:
@@ -109,25 +95,21 @@ class _Host:
             try:
                 self._obey(line)
             except DripleError as error:
-                self.say("error", str(error))
+                self.say(Error(message=str(error)))
 
     def _obey(self, line: bytes) -> None:
-        try:
-            ((kind, value),) = json.loads(line).items()
-            order = _order(value) if kind == "run" else None
-        except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
-            raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}} on one line, got {shown(line)}') from None
-        if order is not None:
-            pid = self._fork(order)
-            self._running[pid] = order
-            self.say("started", {"pid": pid, "task": order.task, "out": str(order.out)})
-        elif kind == "stop" and isinstance(value, int):
-            if value in self._running:  # else it ended in the meantime
-                self._stop(value)
+        message = read_line(line)
+        if isinstance(message, Run):
+            pid = self._fork(message)
+            self._running[pid] = message
+            self.say(Started(pid=pid, task=message.task, out=message.out))
+        elif isinstance(message, Stop):
+            if message.pid in self._running:  # else it ended in the meantime
+                self._stop(message.pid)
         else:
             raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}}, got {shown(line)}')
 
-    def _fork(self, order: _Order) -> int:
+    def _fork(self, order: Run) -> int:
         parent = os.getpid()
         with warnings.catch_warnings():
             # Python counts a thread that TensorFlow's import leaves; it holds no lock that a task needs.
@@ -157,18 +139,10 @@ class _Host:
                 order = self._running.pop(pid)
                 self._kill_at.pop(pid, None)
                 code = os.waitstatus_to_exitcode(status)
-                self.say("ended", {"pid": pid, "task": order.task, "out": str(order.out), "exit_code": code})
+                self.say(Ended(pid=pid, task=order.task, out=order.out, exit_code=code))
 
 
-def _order(value: Any) -> _Order:
-    unknown = set(value) - {"job", "task", "out", "graph"}
-    if unknown or not all(isinstance(text, str) for text in value.values()):
-        raise ValueError(unknown)
-    graph = value.get("graph")
-    return _Order(Path(value["job"]), value["task"], Path(value["out"]), None if graph is None else Path(graph))
-
-
-def _be_task(order: _Order, parent: int) -> NoReturn:
+def _be_task(order: Run, parent: int) -> NoReturn:
     """In the child: what the task command does, and never back into the host's loop."""
     code = 1
     try:
@@ -179,8 +153,10 @@ def _be_task(order: _Order, parent: int) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        _redirect(order.out)
-        run_job_file(order.job, order.task, order.out, graph_file=order.graph)
+        out = Path(order.out)
+        _redirect(out)
+        graph = None if order.graph is None else Path(order.graph)
+        run_job_file(Path(order.job), order.task, out, graph_file=graph)
     except DripleError as error:
         code = error.exit_code
         for line in error.lines():
@@ -196,7 +172,7 @@ def _redirect(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         targets = [
-            os.open(out / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) for name in ("stdout.log", "stderr.log")
+            os.open(out / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666) for name in (STDOUT_LOG, STDERR_LOG)
         ]
     except OSError as error:
         raise BadInput(f"{out}: {error.strerror}") from None

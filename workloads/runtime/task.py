@@ -8,7 +8,8 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.task_files import BAD_INPUT, ERROR, OUT_OF_MEMORY
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import WORKER
 from driple.workloads.frameworks.registry import framework_of
@@ -32,7 +33,7 @@ def run_job_file(
         job = read_job(path)
         job.task(task)
     except DripleError as error:
-        output.finished(error.exit_code, "; ".join(error.lines()))
+        output.finished(error.exit_code, "; ".join(error.lines()), BAD_INPUT)
         raise
     finally:
         output.close()
@@ -71,14 +72,14 @@ def run_task(
                 _name_broken_image(spec.data_dir, job.step_timeout_s, watchdog)
             raise
     except DripleError as error:
-        watchdog.leave(error.exit_code, "; ".join(error.lines()))
+        watchdog.leave(error.exit_code, "; ".join(error.lines()), BAD_INPUT if isinstance(error, BadInput) else ERROR)
     except Exception as error:
         if not framework.is_expected(error):
             traceback.print_exc()
             watchdog.leave(1, f"unexpected {framework.explain(error)}; the traceback is above")
         if not framework.is_out_of_memory(error):
             time.sleep(PEER_LOSS_S)
-        watchdog.leave(1, framework.explain(error, job))
+        watchdog.leave(1, framework.explain(error, job), OUT_OF_MEMORY if framework.is_out_of_memory(error) else ERROR)
     watchdog.leave(0)
 
 

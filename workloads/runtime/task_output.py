@@ -17,11 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.task_files import ERROR, FINISHED_FILE, OK, READY_FILE, STEPS_FILE, Finished
 from driple.contracts.run_dir import replacing
-
-STEPS_FILE = "steps.jsonl"
-READY_FILE = "ready.json"
-FINISHED_FILE = "finished.json"
 
 
 class TaskOutput:
@@ -56,9 +53,11 @@ class TaskOutput:
         """Says that the others can count on this task."""
         self._marker(READY_FILE, {"pid": os.getpid(), **more})
 
-    def finished(self, exit_code: int, message: str) -> None:
-        """Says how it ended."""
-        self._marker(FINISHED_FILE, {"exit_code": exit_code, "message": message, "steps": self.steps})
+    def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:
+        """Writes how the task ended; `kind` is a constant of task_files.py."""
+        kind = kind or (ERROR if exit_code else OK)
+        marker = Finished(exit_code=exit_code, message=message, steps=self.steps, kind=kind)
+        self._marker(FINISHED_FILE, vars(marker))
 
     def close(self) -> None:
         """Gives the file back. A task does not need it: it ends."""

@@ -64,11 +64,11 @@ class Watchdog:
             self._deadline = None
             self._change.notify()
 
-    def leave(self, code: int, message: str = "") -> NoReturn:
+    def leave(self, code: int, message: str = "", kind: str | None = None) -> NoReturn:
         """Ends the process: marker, last words on stderr, exit. The first caller is heard, others wait for the end."""
         self._leaving.acquire()
         try:
-            self._output.finished(code, message)
+            self._output.finished(code, message, kind)
         except OSError as error:  # a full disk must not keep the task alive
             message = f"{message} (and {self._output.folder}: {error.strerror})"
             code = code or 1

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import RunFailed
+from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.runtime.task_output import TaskOutput
@@ -75,7 +76,7 @@ def _train(
 
     def lost(task: str) -> None:
         if not ending.near:
-            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why", LOST_PEER)
 
     peers = Peers(others, lost)
     watchdog.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))

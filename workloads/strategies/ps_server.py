@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from driple.contracts.errors import RunFailed
+from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.graphs.graph_build import GLOBAL_STEP
@@ -58,7 +59,7 @@ def serve(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog) -> N
         time.sleep(LAST_WORD_S)
         role, _, number = task.partition(":")
         if len(done) < workers and not (role == "worker" and int(number) in done):
-            watchdog.leave(1, f"{task} went away before it was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before it was done; its own last words say why", LOST_PEER)
 
     watched = [task for task in job.tasks if task.task.startswith("worker:") or (task.task == "ps:0" and index > 0)]
     peers = Peers({task.task: task.address for task in watched}, lost, job.step_timeout_s)

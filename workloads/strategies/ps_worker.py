@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec, Measurement
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.graphs import graph_build
@@ -57,7 +58,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
 
     def lost(task: str) -> None:
         if not ending.near:
-            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why")
+            watchdog.leave(1, f"{task} went away before the job was done; its own last words say why", LOST_PEER)
 
     peers = Peers(
         {task.task: task.address for task in job.tasks if task.task.startswith("ps:")}, lost, job.step_timeout_s

@@ -18,21 +18,12 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Callable, Dict, List, MutableSequence, Optional, Sequence, Set, Tuple
 
 from driple.agents.sources.base import Late, Value, nth, period_in_ticks
-from driple.agents.sources.gpu.nvml import CODES, Gauge, Lost, Nvml, answer, readings, text
-from driple.agents.sources.gpu.nvml_samples import COUNTS, SILENT, Buffer, Stamps
+from driple.agents.sources.gpu.base import COLUMNS, COUNTS, SILENT, UTILISATION, Gauge, GpuDevice, Lost, SampleBuffer
+from driple.agents.sources.gpu.registry import open_gpu
+from driple.agents.sources.gpu.sample_clock import Stamps
 from driple.agents.sources.gpu.sample_gaps import GAUGE_NS, Hole
 
 log = logging.getLogger(__name__)
-
-COLUMNS = (
-    "gpu_util_pct",
-    "gpu_mem_util_pct",
-    "gpu_mem_used_bytes",
-    "gpu_sm_clock_mhz",
-    "gpu_power_mw",
-    "gpu_temperature_c",
-)
-UTILISATION = 2  # the first two columns; the rest are plain readings
 
 PLAIN_READ_HZ = 5.0
 """How often the buffers are emptied and the plain columns read. Buffers hold 100 samples or more, seconds of a real
@@ -87,10 +78,10 @@ class GpuSource:
         self.columns: Sequence[str] = nth(COLUMNS, position)
         self.period_ticks = 1
         self._wanted, self._hz = wanted, hz
-        self._nvml: Optional[Nvml] = None
-        self._device: Dict[str, Any] = {"wanted": wanted}
+        self._device: Optional[GpuDevice] = None
+        self._facts: Dict[str, Any] = {"wanted": wanted}
         self._gauge: Optional[Gauge] = None
-        self._buffers: List[Optional[Buffer]] = [None, None]
+        self._buffers: List[Optional[SampleBuffer]] = [None, None]
         self._readings: List[Tuple[int, Callable[[], int], Callable[[], int]]] = []
         self._absent: List[str] = []
         self._stamps = Stamps(0)
@@ -108,33 +99,20 @@ class GpuSource:
 
     def open(self) -> None:
         """Finds the device and what it can tell; see Source."""
-        self._nvml = nvml = Nvml()
-        handle = nvml.device(self._wanted)
-        self._describe(handle)
         now_ns = time.monotonic_ns()
         self._sent_ns = self._horizon_ns = now_ns
-
         self._stamps = Stamps(now_ns)
-        for slot, kind in enumerate((nvml.py.NVML_GPU_UTILIZATION_SAMPLES, nvml.py.NVML_MEMORY_UTILIZATION_SAMPLES)):
-            buffer = Buffer(nvml, handle, kind, self._stamps)
-            self._buffers[slot] = buffer if buffer.open(now_ns) == 0 else None
-        gauge = Gauge(nvml, handle)
-        self._gauge = gauge if answer(gauge.call) not in CODES.absent else None
-        ways = readings(nvml, handle)
+        self._device = device = open_gpu(self._wanted, self._stamps, now_ns)
+        self._facts.update(device.facts)
+        self._buffers, self._gauge, readings = device.buffers, device.gauge, device.readings
         for slot, column in enumerate(COLUMNS):
-            if slot < UTILISATION:
-                told = self._buffers[slot] is not None or self._gauge is not None
-            else:
-                # What fails in another way than by being absent may work later.
-                way = next((way for way in ways[column] if answer(way.call) not in CODES.absent), None)
-                told = way is not None
-                if way is not None:
-                    self._readings.append((slot, way.call, way.take))
-            if not told:
+            if column in readings:
+                self._readings.append((slot, *readings[column]))
+            elif slot >= UTILISATION or (self._buffers[slot] is None and self._gauge is None):
                 self._absent.append(column)
         if self._absent:
-            mig = " (it is in MIG mode)" if self._device.get("mig") else ""
-            log.warning("%s: the device does not tell %s%s; null", self.name, ", ".join(self._absent), mig)
+            mig = " (it is in MIG mode)" if self._facts.get("mig") else ""
+            log.warning("%s: the device does not report %s%s; null", self.name, ", ".join(self._absent), mig)
         self._set_period()
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
@@ -165,7 +143,7 @@ class GpuSource:
 
     def extra(self, last: bool = False) -> Sequence[Late]:
         """The device's own samples; see Source."""
-        if last and self._nvml is not None and self._lost_ns is None:
+        if last and self._device is not None and self._lost_ns is None:
             try:
                 for _ in range(8):  # a driver may give less than it has
                     if not self._empty(time.monotonic_ns()):
@@ -188,7 +166,7 @@ class GpuSource:
             if diffs
         }
         return {
-            **self._device,
+            **self._facts,
             "method": {column: self._method(slot) for slot, column in enumerate(COLUMNS[:UTILISATION])},
             "sample_period_ms": periods or None,
             "sample_clock": self._stamps.clock or None,
@@ -208,29 +186,12 @@ class GpuSource:
         }
 
     def close(self) -> None:
-        """Gives NVML back; see Source."""
-        if self._nvml is not None:
-            self._nvml.close()
-            self._nvml = None
+        """Releases the device; see Source."""
+        if self._device is not None:
+            self._device.close()
+            self._device = None
 
-    # ---- within ----
-
-    def _describe(self, handle: Any) -> None:
-        assert self._nvml is not None
-        py = self._nvml.py
-        asked: Dict[str, Callable[[], Any]] = {
-            "index": lambda: py.nvmlDeviceGetIndex(handle),
-            "uuid": lambda: text(py.nvmlDeviceGetUUID(handle)),
-            "device": lambda: text(py.nvmlDeviceGetName(handle)),
-            "driver": lambda: text(py.nvmlSystemGetDriverVersion()),
-            "mig": lambda: bool(py.nvmlDeviceGetMigMode(handle)[0]),
-        }
-        for key, ask in asked.items():
-            try:
-                self._device[key] = ask()
-            except py.NVMLError as error:
-                log.debug("%s: %s is not told: %s", self.name, key, error)
-                self._device[key] = None
+    # ---- internal ----
 
     def _set_period(self) -> None:
         buffers = [buffer for buffer in self._buffers if buffer is not None]
@@ -254,12 +215,13 @@ class GpuSource:
 
     def _failed(self, code: int) -> None:
         """Counts a call that went wrong in passing; the slot stays None for this tick."""
-        if code in CODES.lost:
+        assert self._device is not None
+        if code in self._device.lost_codes:
             raise Lost
         self._errors += 1
         if not self._first_error:
-            self._first_error = f"NVML code {code}"
-            log.warning("%s: a reading failed with NVML code %d; null where that happens", self.name, code)
+            self._first_error = f"{self._device.library} code {code}"
+            log.warning("%s: a reading failed with %s; null where that happens", self.name, self._first_error)
 
     def _checked(self, values: Sequence[float]) -> List[Value]:
         """None for what is absurd, and counts it."""
@@ -308,7 +270,7 @@ class GpuSource:
         return came
 
     def _fill(
-        self, slot: int, buffer: Buffer, since_ns: int, now_ns: int, times: List[int], values: List[Value]
+        self, slot: int, buffer: SampleBuffer, since_ns: int, now_ns: int, times: List[int], values: List[Value]
     ) -> Sequence[int]:
         """Puts what the gauge said of a hole before the samples that ended it, or alone once it is sure to be one.
 

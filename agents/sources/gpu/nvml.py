@@ -1,4 +1,4 @@
-"""NVML through its official binding: library, devices, return codes, plain readings. Only importer of pynvml."""
+"""NVML through its official binding: library, devices, return codes, plain readings. The only importer of pynvml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
+from driple.agents.sources.gpu.base import Gauge, Reading
 from driple.contracts.errors import BadInput, UnknownName
 
 log = logging.getLogger(__name__)
@@ -36,10 +37,6 @@ _REMEDIES = {
     4: "no permission to ask the NVIDIA driver: see the owner and mode of /dev/nvidiactl",
     18: "the NVIDIA library and kernel module are of different versions: load the new module, or reboot",
 }
-
-
-class Lost(Exception):
-    """The device fell off the bus."""
 
 
 class Nvml:
@@ -112,13 +109,6 @@ def _field(place: Any, name: str, kind: Any) -> Any:
     return kind.from_buffer(place, getattr(type(place), name).offset)
 
 
-class Reading(NamedTuple):
-    """A number of the device: a call that returns a code and fills a place, and how to take it from there."""
-
-    call: Callable[[], int]
-    take: Callable[[], int]
-
-
 def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
     """The ways to each plain column, best first."""
     py, uint, by = nvml.py, ctypes.c_uint, ctypes.byref
@@ -168,14 +158,9 @@ def answer(call: Callable[[], int]) -> int:
     return code
 
 
-class Gauge:
+def gauge(nvml: Nvml, handle: Any) -> Gauge:
     """Utilisation as `nvidia-smi` shows it: an average over the device's last window."""
-
-    def __init__(self, nvml: Nvml, handle: Any) -> None:
-        place = nvml.py.c_nvmlUtilization_t()
-        self._gpu, self._memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
-        self.call = partial(nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place))
-
-    def take(self) -> Tuple[int, int]:
-        """GPU and memory utilisation of the last call."""
-        return self._gpu.value, self._memory.value
+    place = nvml.py.c_nvmlUtilization_t()
+    gpu, memory = (_field(place, name, ctypes.c_uint) for name in ("gpu", "memory"))
+    call = partial(nvml.function("nvmlDeviceGetUtilizationRates"), handle, ctypes.byref(place))
+    return Gauge(call, lambda: (gpu.value, memory.value))

@@ -89,7 +89,7 @@ def test_the_data_link_is_cut_for_a_moment(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_a_host_is_cut_off_and_comes_back(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unreachable is not dead: its tasks go on until its steward hears no more, and are gone when it is back."""
+    """Unreachable is not dead: its tasks go on until its agent hears no more, and are gone when it is back."""
     monkeypatch.setattr(agent_client, "SILENT_S", 4.0)
 
     def cut(sweep: Sweep) -> None:

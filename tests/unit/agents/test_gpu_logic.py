@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from driple.agents.sources.gpu import nvml_samples
+from driple.agents.sources.gpu import sample_clock
 from driple.agents.sources.gpu.gpu_source import Row, combine, merge, refuse
-from driple.agents.sources.gpu.nvml_samples import Buffer, Stamps, clock_of, offset_ns
+from driple.agents.sources.gpu.nvml_samples import Buffer
+from driple.agents.sources.gpu.sample_clock import Stamps, clock_of, offset_ns
 from driple.agents.sources.gpu.sample_gaps import of_the_hole
 
 SECOND_US = 1_000_000
@@ -151,7 +152,7 @@ def fetched(buffer: Buffer, stamps: Stamps, now_ms: int) -> list[tuple[float, fl
 def unset_clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Host clocks under the test's control, all of them: how long this machine has been up must make no difference."""
     state = {"wall_ms": 1_800_000_000_000, "mono_ms": 10_000}
-    monkeypatch.setattr(nvml_samples, "offset_ns", lambda _clock: (state["mono_ms"] - state["wall_ms"]) * 1_000_000)
+    monkeypatch.setattr(sample_clock, "offset_ns", lambda _clock: (state["mono_ms"] - state["wall_ms"]) * 1_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: state["wall_ms"] * 1_000_000)
     monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: state["mono_ms"] * 1_000_000)
     monkeypatch.setattr(time, "monotonic_ns", lambda: state["mono_ms"] * 1_000_000)

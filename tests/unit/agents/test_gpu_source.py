@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driple.agents.sources.base import Late
-from driple.agents.sources.gpu import nvml_samples
-from driple.agents.sources.gpu.gpu_source import COLUMNS, GpuSource
+from driple.agents.sources.gpu.base import COLUMNS, COUNTS
+from driple.agents.sources.gpu.gpu_source import GpuSource
 from driple.agents.sources.gpu.sample_gaps import LONGEST_NS
 
 
@@ -26,7 +26,7 @@ class Tape:
     def __init__(self, shown: Sequence[tuple[int, int, float]]) -> None:
         self.shown = sorted(shown, key=lambda sample: sample[1])  # (shows at, stamp, value)
         self.diffs_us: list[int] = []
-        self.counts = dict.fromkeys(nvml_samples.COUNTS, 0)
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.newest_ns = 0
 
     def fetch(self, now_ns: int) -> tuple[list[int], list[float]]:

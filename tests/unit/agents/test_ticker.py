@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from driple.agents.sampler.ticker import STOPPED, Ticker, probe_answer, raise_priority, real_at
+from driple.agents.sampler.ticker import STOPPED, Ticker, raise_priority, real_at
+from driple.contracts.protocol.clock import clock_answer
 
 MS = 1_000_000
 
@@ -85,11 +86,11 @@ def test_rates_that_do_not_divide_a_second() -> None:
 
 def test_a_probe_gets_its_number_and_both_clocks_back() -> None:
     before = time.monotonic_ns(), time.time_ns()
-    word, number, mono, real = probe_answer("clock 17\n").split()
+    word, number, mono, real = clock_answer("clock 17\n").split()
     assert (word, number) == ("clock", "17")
     assert before[0] <= int(mono) <= time.monotonic_ns()
     assert before[1] - 10**9 <= int(real) <= time.time_ns() + 10**9
-    assert probe_answer("clock").split()[1] == "0"
+    assert clock_answer("clock").split()[1] == "0"
 
 
 def test_a_pair_of_clocks_speaks_of_one_moment() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driple.orchestrator.hosts.agent_file import ARRIVAL, Agent
+from driple.orchestrator.hosts.agent_file import BOOTSTRAP, AgentFile
 from driple.orchestrator.hosts.bootstrap import NO_FOLDER
 from driple.orchestrator.hosts.local import LocalChannel, LocalHost
 
@@ -21,12 +21,12 @@ LIMIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def agent() -> Agent:
+def agent() -> AgentFile:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr("__main__.py", MAIN)
         archive.writestr("ballast", os.urandom(300_000))  # more than a pipe or a socket holds
-    return Agent(made.getvalue(), hashlib.sha256(made.getvalue()).hexdigest())
+    return AgentFile(made.getvalue(), hashlib.sha256(made.getvalue()).hexdigest())
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def host() -> Iterator[LocalHost]:
     found.close()
 
 
-def arrive(host: LocalHost, agent: Agent, folder: Path | str) -> LocalChannel:
-    channel = host.start([*agent.arrival(sys.executable, str(folder)), "one", "two words"])
-    channel.write(ARRIVAL)
+def arrive(host: LocalHost, agent: AgentFile, folder: Path | str) -> LocalChannel:
+    channel = host.start([*agent.command(sys.executable, str(folder)), "one", "two words"])
+    channel.write(BOOTSTRAP)
     return channel
 
 
@@ -48,7 +48,7 @@ def runs(channel: LocalChannel) -> bool:
     return channel.receive(LIMIT_S) == "heard a line"
 
 
-def test_it_is_asked_for_once(host: LocalHost, agent: Agent, tmp_path: Path) -> None:
+def test_it_is_asked_for_once(host: LocalHost, agent: AgentFile, tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there yet"
     channel = arrive(host, agent, folder)
     assert channel.receive(LIMIT_S) == '{"bring": "agent"}'
@@ -59,7 +59,7 @@ def test_it_is_asked_for_once(host: LocalHost, agent: Agent, tmp_path: Path) -> 
     assert runs(arrive(host, agent, f"{folder}/"))
 
 
-def test_a_damaged_one_is_replaced(host: LocalHost, agent: Agent, tmp_path: Path) -> None:
+def test_a_damaged_one_is_replaced(host: LocalHost, agent: AgentFile, tmp_path: Path) -> None:
     (tmp_path / agent.file_name).write_bytes(agent.content[:-1] + b"x")
     channel = arrive(host, agent, tmp_path)
     assert channel.receive(LIMIT_S) == '{"bring": "agent"}'
@@ -68,7 +68,7 @@ def test_a_damaged_one_is_replaced(host: LocalHost, agent: Agent, tmp_path: Path
     assert (tmp_path / agent.file_name).read_bytes() == agent.content
 
 
-def test_half_of_it_is_nothing(host: LocalHost, agent: Agent, tmp_path: Path) -> None:
+def test_half_of_it_is_nothing(host: LocalHost, agent: AgentFile, tmp_path: Path) -> None:
     channel = arrive(host, agent, tmp_path)
     assert channel.receive(LIMIT_S) == '{"bring": "agent"}'
     channel.write(agent.content[:-1])
@@ -76,13 +76,15 @@ def test_half_of_it_is_nothing(host: LocalHost, agent: Agent, tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_home_is_the_hosts_own(host: LocalHost, agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_the_hosts_own(
+    host: LocalHost, agent: AgentFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / agent.file_name).write_bytes(agent.content)
     assert runs(arrive(host, agent, "~"))
 
 
-def test_a_folder_that_cannot_be_is_told(host: LocalHost, agent: Agent, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_is_told(host: LocalHost, agent: AgentFile, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     channel = arrive(host, agent, tmp_path / "file" / "folder")
     assert channel.receive(LIMIT_S) is None

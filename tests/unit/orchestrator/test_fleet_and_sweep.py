@@ -6,16 +6,20 @@ import json
 import queue
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import FAILED, Manifest
+from driple.contracts.protocol.events import Ready
+from driple.contracts.protocol.message import encode
+from driple.contracts.protocol.requests import Beat, Done, HeardAnswer, ListenAnswer, SendAnswer
 from driple.orchestrator.attempt.data_network import NoShaper
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts import host_pool as fleets
-from driple.orchestrator.hosts.agent_file import ARRIVAL, Agent
+from driple.orchestrator.hosts.agent_file import BOOTSTRAP, AgentFile
 from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.base import Finished
 from driple.orchestrator.hosts.host_pool import Fleet
@@ -23,10 +27,17 @@ from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import Provenance
 from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
 
-AGENT = Agent(b"agent", "0" * 64)
-FACTS = {
-    **{"work": "/w", "real_ns": 0, "ended_left": [], "hostname": "h", "kernel": "6", "boot_id": "b"},
-    **{"cores": 2, "memory_bytes": 10**9, "python": "3.8.1"},
+AGENT = AgentFile(b"agent", "0" * 64)
+ABOUT: dict[str, Any] = {
+    **{"work": "/w", "mono_ns": 0, "real_ns": 0, "ended_left": (), "hostname": "h", "kernel": "6", "boot_id": "b"},
+    **{"cores": 2, "memory_bytes": 10**9, "python": "3.8.1", "executable": "/bin/python3", "ssh_address": None},
+    **{"pid": 1, "uid": 0, "gid": 0, "disk_free_bytes": 10**9},
+}
+FACTS = Ready(**ABOUT)
+ANSWERS = {
+    "listen": ListenAnswer(tcp_port=1, udp_port=1, token="t"),
+    "send": SendAnswer(bytes=1, seconds=0.1, packets=1),
+    "heard": HeardAnswer(tcp_bytes=1, tcp_seconds=0.1, udp_packets=1),
 }
 
 
@@ -37,7 +48,7 @@ class Wire:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._answer = answer
         self._lines.put("Welcome to this host, said the login shell")
-        self._lines.put(json.dumps({"ready": FACTS}))
+        self._lines.put(FACTS.to_line())
         self.last_words = ""
         self.exit_code: int | None = None
 
@@ -46,10 +57,11 @@ class Wire:
         answer = self._answer(asked)
         if isinstance(answer, Exception):
             raise answer
-        self._lines.put(json.dumps({"id": asked["id"], **(answer if isinstance(answer, dict) else {"ok": {}})}))
+        usual = ANSWERS.get(asked["do"], Done())
+        self._lines.put(encode({"id": asked["id"], **(answer if isinstance(answer, dict) else {"ok": usual})}))
 
     def write(self, content: bytes) -> None:
-        assert content == ARRIVAL
+        assert content == BOOTSTRAP
 
     def receive(self, timeout_s: float | None) -> str | None:
         try:
@@ -145,11 +157,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_a_station_opens_through_the_noise_of_a_login_shell(world: World) -> None:
     stations = world.fleet.stations(["h1", "h2"])
-    assert sorted(stations) == ["h1", "h2"] and stations["h1"].facts["work"] == "/w"
+    assert sorted(stations) == ["h1", "h2"] and stations["h1"].facts.work == "/w"
     assert world.fleet.stations(["h1"])["h1"] is stations["h1"]
     world.fleet.close()
     with pytest.raises(HostLost, match="closed"):
-        stations["h1"].ask("beat")
+        stations["h1"].ask(Beat())
 
 
 def test_a_host_that_is_lost_is_set_aside_and_tried_again(world: World) -> None:

@@ -1,55 +1,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.protocol import requests
+from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.data_network import NOTHING, Links, NoShaper, TcShaper, probe, tc_ways
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.config.inventory import HostSpec, Link
-from driple.orchestrator.hosts.agent_client import Station
+from driple.orchestrator.hosts.agent_client import AgentClient
 
 LINK = Setting.parse("cpu-p1w1-1g")
 ONE_MACHINE = Setting.parse("cpu-p1w1-pcie")
 
 
-class FakeStation:
-    """Answers as a steward would; the dialogue itself is tested with real ones."""
+class FakeClient:
+    """Answers as an agent would; the real messages are tested with real agents."""
 
-    def __init__(self, name: str, found: dict[str, Any] | None = None, refuse: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, nics: dict[str, tuple[str, ...]] | None = None, refuse: tuple[str, ...] = ()) -> None:
+        """`nics` are the addresses of the interfaces."""
         self.name = name
-        self.facts: dict[str, Any] = {"ssh_address": f"192.0.2.{name[-1]}", "uid": 0}
-        self.found = found or {}
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.facts = SimpleNamespace(ssh_address=f"192.0.2.{name[-1]}", uid=0)
+        self.info = None if nics is None else SimpleNamespace(nics={key: nic(*nics[key]) for key in nics})
+        self.asked: list[requests.Request[Any]] = []
         self._refuse = refuse
         self.qdisc = "qdisc fq_codel 0: root refcnt 2"
 
-    def ask(self, do: str, *, timeout_s: float = 1.0, **values: Any) -> Any:
-        self.asked.append((do, values))
-        if do == "run":
-            if "show" in values["argv"]:
-                return {"exit_code": 0, "stdout": self.qdisc, "stderr": ""}
-            refused = any(word in values["argv"] for word in self._refuse)
-            return {
-                "exit_code": 2 if refused else 0,
-                "stdout": "",
-                "stderr": "qdisc kind is unknown" if refused else "",
-            }
-        answers: dict[str, Any] = {
-            "undo_now": {"failed": []},
-            "listen": {"tcp_port": 1, "udp_port": 1, "token": "t"},
-            "send": {"bytes": 100, "seconds": 0.1, "packets": values.get("packets", 0)},
-            "heard": {"tcp_bytes": 12_500_000, "tcp_seconds": 0.1, "udp_packets": 180},
+    def ask(self, request: requests.Request[Any], *, timeout_s: float = 1.0) -> Message:
+        self.asked.append(request)
+        if isinstance(request, requests.Run):
+            if "show" in request.argv:
+                return requests.RunAnswer(exit_code=0, stdout=self.qdisc, stderr="")
+            refused = any(word in request.argv for word in self._refuse)
+            words = "qdisc kind is unknown" if refused else ""
+            return requests.RunAnswer(exit_code=2 if refused else 0, stdout="", stderr=words)
+        answers: dict[str, Message] = {
+            "undo_now": requests.UndoNowAnswer(failed=()),
+            "undo_later": requests.Done(),
+            "listen": requests.ListenAnswer(tcp_port=1, udp_port=1, token="t"),
+            "send": requests.SendAnswer(bytes=100, seconds=0.1, packets=getattr(request, "packets", 0)),
+            "heard": requests.HeardAnswer(tcp_bytes=12_500_000, tcp_seconds=0.1, udp_packets=180),
         }
-        return answers.get(do, {})
+        return answers[request.do]
 
 
-def stations(*fakes: FakeStation) -> Mapping[str, Station]:
-    return cast("Mapping[str, Station]", {fake.name: fake for fake in fakes})
+def nic(*addresses: str) -> requests.NicInfo:
+    return requests.NicInfo(up=True, speed_mbit=None, addresses=addresses, mtu=1500)
+
+
+def stations(*fakes: FakeClient) -> Mapping[str, AgentClient]:
+    return cast("Mapping[str, AgentClient]", {fake.name: fake for fake in fakes})
 
 
 def host(name: str, **link: str) -> HostSpec:
@@ -68,10 +74,10 @@ def spec(network: NetworkCondition = NOTHING) -> RunSpec:
 
 def test_an_address_is_the_inventorys_or_that_of_the_connection() -> None:
     links = Links(NoShaper(), {"h1": host("h1", address="198.51.100.1"), "h2": host("h2")})
-    first, second = FakeStation("h1"), FakeStation("h2")
-    assert links.data_address(LINK, cast("Station", first)) == "198.51.100.1"
-    assert links.data_address(LINK, cast("Station", second)) == "192.0.2.2"
-    assert links.data_address(ONE_MACHINE, cast("Station", first)) == "127.0.0.1"
+    first, second = FakeClient("h1"), FakeClient("h2")
+    assert links.data_address(LINK, cast("AgentClient", first)) == "198.51.100.1"
+    assert links.data_address(LINK, cast("AgentClient", second)) == "192.0.2.2"
+    assert links.data_address(ONE_MACHINE, cast("AgentClient", first)) == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -89,29 +95,29 @@ def test_whose_traffic_is_read_where(
     setting: Setting, link: dict[str, str], tasks: int, way: str, expected: str
 ) -> None:
     links = Links(NoShaper(), {"h1": host("h1", **link)})
-    nics = {"lo": {"addresses": ["127.0.0.1"]}, "eth1": {"addresses": ["192.0.2.1"]}, "eth7": {"addresses": []}}
-    station = cast("Station", FakeStation("h1", {"nics": nics}))
+    nics = {"lo": ("127.0.0.1",), "eth1": ("192.0.2.1",), "eth7": ()}
+    station = cast("AgentClient", FakeClient("h1", nics))
     assert links.traffic_source(setting, station, tasks, way) == expected
 
 
 def test_an_interface_that_has_not_the_address_is_told() -> None:
     links = Links(NoShaper(), {"h1": host("h1", nic="eth7")})
-    nics = {"eth1": {"addresses": ["192.0.2.1"]}, "eth7": {"addresses": []}}
+    nics: dict[str, tuple[str, ...]] = {"eth1": ("192.0.2.1",), "eth7": ()}
     with pytest.raises(HostError, match="'eth7' in the inventory.*'eth1'"):
-        links.traffic_source(LINK, cast("Station", FakeStation("h1", {"nics": nics})), 1, WARM)
+        links.traffic_source(LINK, cast("AgentClient", FakeClient("h1", nics)), 1, WARM)
 
 
 def test_a_qdisc_of_somebody_else_is_left_alone() -> None:
-    station = FakeStation("h1")
+    station = FakeClient("h1")
     station.qdisc = "qdisc tbf 8001: root rate 1Gbit"
     with pytest.raises(RunFailed, match="already.*tbf"):
         TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    assert not any(do == "undo_later" for do, _ in station.asked)
+    assert not any(isinstance(request, requests.UndoLater) for request in station.asked)
 
 
 def test_an_interface_that_is_not_there_is_told() -> None:
     links = Links(NoShaper(), {"h1": host("h1", nic="eth9")})
-    station = cast("Station", FakeStation("h1", {"nics": {"lo": {}, "eth0": {}}}))
+    station = cast("AgentClient", FakeClient("h1", {"lo": (), "eth0": ()}))
     with pytest.raises(HostError, match="h1: has no interface 'eth9'.*eth0"):
         links.traffic_source(LINK, station, 1, WARM)
 
@@ -120,7 +126,7 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
     links = Links(
         TcShaper({name: host(name, nic="eth1") for name in ("h1", "h2")}), {"h1": host("h1"), "h2": host("h2")}
     )
-    first, second = FakeStation("h1"), FakeStation("h2")
+    first, second = FakeClient("h1"), FakeClient("h2")
     both = stations(first, second)
     lossy = spec(NetworkCondition(loss_pct=1.0))
     measured, done_by = links.apply(lossy, both)
@@ -129,36 +135,36 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
     before = len(first.asked)
     assert links.apply(lossy, both)[0] == measured and len(first.asked) == before
     links.apply(spec(), both)
-    assert ("undo_now", {}) in first.asked[before:]
-    assert not any(do == "run" for do, _ in first.asked[before:])
+    assert requests.UndoNow() in first.asked[before:]
+    assert not any(isinstance(request, requests.Run) for request in first.asked[before:])
 
 
 def test_what_takes_a_condition_off_is_left_with_the_host_before_it_is_made() -> None:
-    station = FakeStation("h1")
+    station = FakeClient("h1")
     TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    order = [do for do, values in station.asked if "show" not in values.get("argv", ())]
+    order = [request.do for request in station.asked if "show" not in getattr(request, "argv", ())]
     assert order.index("undo_later") < order.index("run")
-    (undo,) = [values for do, values in station.asked if do == "undo_later"]
-    assert undo["argv"][-3:] == ["eth1", "tc", "qdisc"] and "del dev" in undo["argv"][2]
+    (undo,) = [request for request in station.asked if isinstance(request, requests.UndoLater)]
+    assert undo.argv[-3:] == ("eth1", "tc", "qdisc") and "del dev" in undo.argv[2]
 
 
 def test_a_kernel_without_netem_can_limit_a_rate_and_no_more() -> None:
     shaper = TcShaper({"h1": host("h1", nic="eth1")})
-    assert shaper.shape(NetworkCondition(rate_mbit=50), LINK, stations(FakeStation("h1", refuse=("netem",)))) == {
+    assert shaper.shape(NetworkCondition(rate_mbit=50), LINK, stations(FakeClient("h1", refuse=("netem",)))) == {
         "rate": "tbf"
     }
-    station = FakeStation("h1", refuse=("netem",))
+    station = FakeClient("h1", refuse=("netem",))
     with pytest.raises(RunFailed, match="unknown.*netem"):
         shaper.shape(NetworkCondition(loss_pct=1), LINK, stations(station))
-    assert station.asked[-1][0] == "undo_now"
+    assert station.asked[-1] == requests.UndoNow()
 
 
 def test_a_plain_login_asks_sudo() -> None:
-    station = FakeStation("h1")
-    station.facts["uid"] = 1000
+    station = FakeClient("h1")
+    station.facts.uid = 1000
     TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    run = [values for do, values in station.asked if do == "run"][-1]
-    assert run["argv"][:3] == ["sudo", "-n", "tc"]
+    run = [request for request in station.asked if isinstance(request, requests.Run)][-1]
+    assert run.argv[:3] == ("sudo", "-n", "tc")
 
 
 def test_the_words_of_tc() -> None:
@@ -169,6 +175,6 @@ def test_the_words_of_tc() -> None:
 
 
 def test_one_host_has_no_link_to_probe() -> None:
-    assert probe(stations(FakeStation("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
+    assert probe(stations(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
     with pytest.raises(RunFailed, match="no link"):
         NoShaper().shape(NetworkCondition(loss_pct=1), LINK, {})

@@ -13,7 +13,7 @@ from driple.orchestrator.attempt import fetch
 from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.hosts.agent_file import Agent
+from driple.orchestrator.hosts.agent_file import AgentFile
 from driple.orchestrator.hosts.backends import Cluster, lab_cluster
 from driple.orchestrator.hosts.base import Host
 from driple.orchestrator.hosts.host_pool import Fleet
@@ -87,7 +87,7 @@ class Seen:
 class Rig:
     """One lab for all tests. A fleet that a test has spoilt is replaced."""
 
-    def __init__(self, lab: Lab, agent: Agent) -> None:
+    def __init__(self, lab: Lab, agent: AgentFile) -> None:
         self.lab = lab
         self.agent = agent
         self.fleet: Fleet | None = None
@@ -140,7 +140,7 @@ class Rig:
             connection.close()
 
     def left(self) -> list[str]:
-        """What runs on the hosts beyond an sshd, a steward and a process that forks tasks; and folders of runs."""
+        """What runs on the hosts beyond an sshd, an agent and a process that forks tasks; and folders of runs."""
         script = (
             "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null; echo; done; "
             'find "$HOME/.driple/runs" -mindepth 1 2>/dev/null'
@@ -149,7 +149,7 @@ class Rig:
         for name in self.lab.names:
             lines = [line.strip() for line in self.on(name, script).splitlines() if line.strip()]
             warm = [line for line in lines if "driple.workloads.cli warm" in line]
-            expected = ("sshd", " steward ", "driple.workloads.cli warm", "sh -c", "tr ", "init", "unshare")
+            expected = ("sshd", " daemon ", "driple.workloads.cli warm", "sh -c", "tr ", "init", "unshare")
             found += [f"{name}: {line}" for line in lines if not any(word in line for word in expected)]
             found += [f"{name}: {line}" for line in warm[1:]]
         return found

@@ -1,4 +1,4 @@
-"""Real stewards for the tests, and the other end of their pipes."""
+"""Real agents for the tests, and the other end of their pipes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ time.sleep(600)
 """
 
 
-class Steward:
-    """A steward process. What it says without being asked is kept until a test asks for it."""
+class AgentProcess:
+    """A agent process. What it says without being asked is kept until a test asks for it."""
 
     def __init__(self, command: Sequence[str | Path], reads: bool = True, **options: Any) -> None:
         """`reads` is whether its stdout is read before its end."""
@@ -164,38 +164,38 @@ class Steward:
             self._stderr += line
 
 
-class Stewards:
-    """Starts stewards on one folder, and leaves none of them and none of the noted processes behind."""
+class AgentProcesses:
+    """Starts agents on one folder, and leaves none of them and none of the noted processes behind."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
         self.notes = work.with_name("pids")
-        self._stewards: list[Steward] = []
+        self._agents: list[AgentProcess] = []
 
-    def __enter__(self) -> Stewards:
+    def __enter__(self) -> AgentProcesses:
         # Children inherit what is ignored, and under nohup that is SIGHUP.
         self._before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         signal.signal(signal.SIGHUP, self._before)
-        for steward in self._stewards:
-            steward.close()
+        for agent in self._agents:
+            agent.close()
         for pid in filter(lives, self.noted()):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def begin(self, *options: str, command: Sequence[str | Path] = COMMAND, **more: Any) -> Steward:
+    def begin(self, *options: str, command: Sequence[str | Path] = COMMAND, **more: Any) -> AgentProcess:
         """Starts one; it is not waited for."""
         words = [*command, "--work", self.work, "--owner", "a test", *options]
-        self._stewards.append(Steward(words, **more))
-        return self._stewards[-1]
+        self._agents.append(AgentProcess(words, **more))
+        return self._agents[-1]
 
-    def ready(self, *options: str, **more: Any) -> Steward:
+    def ready(self, *options: str, **more: Any) -> AgentProcess:
         """Starts one and waits until it is ready."""
-        steward = self.begin(*options, **more)
-        steward.ready()
-        return steward
+        agent = self.begin(*options, **more)
+        agent.ready()
+        return agent
 
     def noted(self) -> list[int]:
         """Numbers that processes wrote down."""

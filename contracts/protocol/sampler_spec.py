@@ -1,4 +1,4 @@
-"""SampleSpec: what to sample, from the command line or from the controller's file, checked in one place."""
+"""What a sampler samples: built from its command line, or by the controller, which sends it as a JSON file."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class SampleSpec:
-    """One trace. The spec file has these names as its keys."""
+class SamplerSpec:
+    """One trace. The fields are the keys of the file."""
 
     out: str
     """The Parquet file; the flows go beside it, to `x.flows.parquet`."""
     hz: float = 100.0
     for_s: Optional[float] = None
-    """How long; None until something else ends it."""
+    """Duration; None: until something else ends it."""
     limit_s: float = DAY_S
-    """Ends it whatever else happens."""
+    """Upper limit of the duration in any case."""
     nic: Tuple[str, ...] = ()
     """Interfaces."""
     gpu: Tuple[str, ...] = ()
     """GPUs by index or UUID."""
     pid: Optional[int] = None
-    """The task's first process; sampling ends with it."""
+    """First process of the task; sampling ends with it."""
     command: Tuple[str, ...] = ()
-    """A command to start and watch in place of `pid`."""
+    """Command to start and watch instead of `pid`."""
     flows_hz: Optional[float] = None
-    """How often the TCP flows are read; None for never."""
+    """Rate at which the TCP flows are read; None: never."""
     host: bool = False
-    """Asks for the host's CPU and memory alone; with any other source they are always there."""
+    """Sample only the host's CPU and memory, which are part of every trace anyway."""
     watch_stdin: bool = False
-    """Whether stdin is the controller's channel: its end ends the sampler, and it may ask for the clock."""
+    """Whether stdin is the controller's channel: sampling ends when it closes, and clock probes are answered."""
     realtime: bool = True
-    """Whether to ask for real-time priority."""
+    """Whether to request real-time priority."""
     labels: Dict[str, str] = field(default_factory=dict)
-    """Goes into the trace's metadata as it is: the run, the task."""
+    """Copied into the metadata of the trace: the run, the task."""
 
     def __post_init__(self) -> None:
         _within("--hz", self.hz, MIN_HZ, MAX_HZ)
@@ -68,10 +68,10 @@ def _within(option: str, value: float, low: float, high: float) -> None:
         raise BadInput(f"{option} {value:g}: expected {low:g} to {high:g}")
 
 
-def read_spec(path: Path) -> SampleSpec:
-    """The spec that the controller wrote.
+def read_spec(path: Path) -> SamplerSpec:
+    """Reads the file that the controller wrote.
 
     Raises:
         BadInput: with the file and the place in it.
     """
-    return read_json_file(path, partial(from_plain, SampleSpec))
+    return read_json_file(path, partial(from_plain, SamplerSpec))

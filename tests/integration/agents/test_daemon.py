@@ -1,4 +1,4 @@
-"""What a steward does when it is asked, by a controller and by one that talks nonsense."""
+"""What an agent does when it is asked, by a controller and by one that talks nonsense."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_process import COMMAND, AgentProcess, AgentProcesses, lives
 from nvml_stub import build as build_stub
 from old_pythons import old_python
-from stewarding import COMMAND, Steward, Stewards, lives
 
 from driple.agents.bundle import build
 from driple.contracts.formats.trace import STEP_COLUMNS
@@ -29,26 +29,26 @@ STEP = {"step": 0, "global_step": 1, "start_mono_ns": 2**60, "end_mono_ns": 2**6
 
 
 @pytest.fixture
-def stewards(tmp_path: Path) -> Iterator[Stewards]:
-    with Stewards(tmp_path / "work") as found:
+def agents(tmp_path: Path) -> Iterator[AgentProcesses]:
+    with AgentProcesses(tmp_path / "work") as found:
         yield found
 
 
 @pytest.fixture
-def steward(stewards: Stewards) -> Steward:
-    return stewards.ready()
+def agent(agents: AgentProcesses) -> AgentProcess:
+    return agents.ready()
 
 
 @pytest.mark.parametrize("python", ["this", "oldest"])
-def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path: Path, stewards: Stewards) -> None:
+def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path: Path, agents: AgentProcesses) -> None:
     found = old_python(8, 9) if python == "oldest" else Path(sys.executable)
     if found is None:
         pytest.skip("neither Python 3.8 nor 3.9 is installed")
     build(tmp_path / "agent.pyz")
     # -I and hardly an environment: the host has neither this project nor anything of ours.
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    stewards.work = Path("~/work here")
-    one = stewards.begin(command=[found, "-I", tmp_path / "agent.pyz", "steward"], env=environment)
+    agents.work = Path("~/work here")
+    one = agents.begin(command=[found, "-I", tmp_path / "agent.pyz", "daemon"], env=environment)
     ready = one.ready()
     assert ready["work"] == str(tmp_path / "work here")
     assert ready["pid"] == one.process.pid
@@ -96,33 +96,33 @@ def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path
     assert sorted(path.name for path in (tmp_path / "work here").iterdir()) == ["live", "lock"]
 
 
-def test_a_probe_of_the_network_counts_what_was_sent(steward: Steward) -> None:
-    listening = steward.ask("listen")
+def test_a_probe_of_the_network_counts_what_was_sent(agent: AgentProcess) -> None:
+    listening = agent.ask("listen")
     assert listening["tcp_port"] == listening["udp_port"]
-    sent = steward.ask("send", address="127.0.0.1", port=listening["tcp_port"], seconds=0.1, packets=50, payload=500)
-    heard = steward.ask("heard", token=listening["token"])
+    sent = agent.ask("send", address="127.0.0.1", port=listening["tcp_port"], seconds=0.1, packets=50, payload=500)
+    heard = agent.ask("heard", token=listening["token"])
     assert heard["tcp_bytes"] == sent["bytes"] > 0
     assert heard["tcp_seconds"] > 0
     assert sent["packets"] == 50
     assert 0 < heard["udp_packets"] <= 50
-    assert "no such probe" in steward.refused("heard", token=listening["token"])
-    silent = steward.ask("listen")
-    assert steward.ask("heard", token=silent["token"]) == {"tcp_bytes": 0, "tcp_seconds": 0.0, "udp_packets": 0}
-    assert "refused" in steward.refused("send", address="127.0.0.1", port=silent["tcp_port"])
+    assert "no such probe" in agent.refused("heard", token=listening["token"])
+    silent = agent.ask("listen")
+    assert agent.ask("heard", token=silent["token"]) == {"tcp_bytes": 0, "tcp_seconds": 0.0, "udp_packets": 0}
+    assert "refused" in agent.refused("send", address="127.0.0.1", port=silent["tcp_port"])
 
 
-def test_it_lists_the_gpus(stewards: Stewards, tmp_path: Path) -> None:
+def test_it_lists_the_gpus(agents: AgentProcesses, tmp_path: Path) -> None:
     build_stub(tmp_path / "stub")
-    steward = stewards.ready(env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "stub"), "NVML_STUB": "gpus=2"})
-    gpus = steward.ask("look", gpus=True)["gpus"]
+    agent = agents.ready(env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "stub"), "NVML_STUB": "gpus=2"})
+    gpus = agent.ask("look", gpus=True)["gpus"]
     assert [gpu["index"] for gpu in gpus] == [0, 1]
     assert len({gpu["uuid"] for gpu in gpus}) == 2
     assert all(isinstance(gpu["name"], str) for gpu in gpus)
 
 
-def test_ports_are_free_and_not_those_of_outgoing_connections(steward: Steward) -> None:
+def test_ports_are_free_and_not_those_of_outgoing_connections(agent: AgentProcess) -> None:
     low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    for port in steward.ask("ports", count=20)["ports"]:
+    for port in agent.ask("ports", count=20)["ports"]:
         assert not low <= port <= high or low <= 20_000
         with socket.socket() as sock:
             sock.bind(("", port))
@@ -145,36 +145,36 @@ CANNOT_START: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-def test_what_cannot_start_is_an_answer(steward: Steward, stewards: Stewards, tmp_path: Path) -> None:
-    (stewards.work / "link").symlink_to(tmp_path / "outside")
+def test_what_cannot_start_is_an_answer(agent: AgentProcess, agents: AgentProcesses, tmp_path: Path) -> None:
+    (agents.work / "link").symlink_to(tmp_path / "outside")
     for fields, expected in CANNOT_START:
-        assert expected in steward.refused("start", **{"name": "x", "stderr": "x.err", **fields})
-        assert list((stewards.work / "live").iterdir()) == []
+        assert expected in agent.refused("start", **{"name": "x", "stderr": "x.err", **fields})
+        assert list((agents.work / "live").iterdir()) == []
     assert not (tmp_path / "outside").exists()
-    steward.run("x", "true")
-    assert steward.event("ended")["exit_code"] == 0
+    agent.run("x", "true")
+    assert agent.event("ended")["exit_code"] == 0
 
 
-def test_names_are_of_the_living(steward: Steward) -> None:
-    pid = steward.run("x", "sleep", "600")
-    assert steward.refused("start", name="x", argv=["true"], stderr="e") == f"'x' runs already, with pid {pid}"
-    steward.ask("stop", names=["x"])
-    steward.run("x", "true")
+def test_names_are_of_the_living(agent: AgentProcess) -> None:
+    pid = agent.run("x", "sleep", "600")
+    assert agent.refused("start", name="x", argv=["true"], stderr="e") == f"'x' runs already, with pid {pid}"
+    agent.ask("stop", names=["x"])
+    agent.run("x", "true")
 
 
-def test_stdin_is_a_lifeline_or_nothing_and_files_are_added_to(steward: Steward, stewards: Stewards) -> None:
+def test_stdin_is_a_lifeline_or_nothing_and_files_are_added_to(agent: AgentProcess, agents: AgentProcesses) -> None:
     for name, lifeline in (("holds", True), ("none", False)):
-        steward.run(name, "sh", "-c", "cat; echo over; echo bad >&2", stdout="out", stderr="out", lifeline=lifeline)
-    assert steward.event("ended")["name"] == "none"
-    assert (stewards.work / "out").read_text() == "over\nbad\n"
-    steward.run("none", "echo", "more", stdout="out")
-    steward.event("ended")
-    assert (stewards.work / "out").read_text() == "over\nbad\nmore\n"
-    assert "no such process runs here that talks" in steward.refused("tell", name="holds", line="x")
-    steward.ask("stop", names=["holds"])
+        agent.run(name, "sh", "-c", "cat; echo over; echo bad >&2", stdout="out", stderr="out", lifeline=lifeline)
+    assert agent.event("ended")["name"] == "none"
+    assert (agents.work / "out").read_text() == "over\nbad\n"
+    agent.run("none", "echo", "more", stdout="out")
+    agent.event("ended")
+    assert (agents.work / "out").read_text() == "over\nbad\nmore\n"
+    assert "no such process was started with talk" in agent.refused("tell", name="holds", line="x")
+    agent.ask("stop", names=["holds"])
 
 
-def test_garbage_gets_an_error_without_a_number(steward: Steward) -> None:
+def test_garbage_gets_an_error_without_a_number(agent: AgentProcess) -> None:
     for line in (
         b"nonsense",
         b"[]",
@@ -187,12 +187,12 @@ def test_garbage_gets_an_error_without_a_number(steward: Steward) -> None:
         b"[" * 100_000,
         b'{"a": ' + b"1" * 10_000 + b"}",
     ):
-        steward.write(line)
-        steward.write(b"")
-        answer = steward.reply(None)
+        agent.write(line)
+        agent.write(b"")
+        answer = agent.reply(None)
         assert "\n" not in answer["error"]
         assert len(answer["error"]) < 300
-    assert steward.ask("beat")
+    assert agent.ask("beat")
 
 
 NO_REQUESTS: tuple[dict[str, Any], ...] = (
@@ -217,51 +217,53 @@ NO_REQUESTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_requests_that_are_none_get_an_error_with_their_number(steward: Steward) -> None:
-    assert "unknown request 'baet'; did you mean 'beat'?" in steward.refused("baet")
+def test_requests_that_are_none_get_an_error_with_their_number(agent: AgentProcess) -> None:
+    assert "unknown request 'baet'; did you mean 'beat'?" in agent.refused("baet")
     for number, fields in enumerate(NO_REQUESTS, 1000):
-        steward.write(json.dumps({"id": number, **fields}).encode())
-        assert "error" in steward.reply(number), fields
-    assert steward.ask("beat")
-    assert steward.ask("quit") == {}
-    assert steward.end() == (0, "")
+        agent.write(json.dumps({"id": number, **fields}).encode())
+        assert "error" in agent.reply(number), fields
+    assert agent.ask("beat")
+    assert agent.ask("quit") == {}
+    assert agent.end() == (0, "")
 
 
 ELSEWHERE = ("../x", "/etc/x", "a/../../x", "out/x", "out/deep/x", "", ".", "a/..", "lock", "live/x", "~/x")
 
 
 @pytest.mark.parametrize("do", ["write", "remove"])
-def test_nothing_outside_its_folder_is_changed(do: str, steward: Steward, stewards: Stewards) -> None:
-    outside = stewards.work.parent / "outside"
+def test_nothing_outside_its_folder_is_changed(do: str, agent: AgentProcess, agents: AgentProcesses) -> None:
+    outside = agents.work.parent / "outside"
     (outside / "deep").mkdir(parents=True)
     for name in ("x", "deep/x"):
         (outside / name).write_text("keep")
-    (stewards.work / "out").symlink_to(outside)
+    (agents.work / "out").symlink_to(outside)
     for path in ELSEWHERE:
-        complaint = steward.refused(do, path=path, **({"text": "new"} if do == "write" else {}))
-        assert "is not inside" in complaint or "is the steward's own" in complaint
+        complaint = agent.refused(do, path=path, **({"text": "new"} if do == "write" else {}))
+        assert "is not inside" in complaint or "belongs to the agent" in complaint
     assert [path.read_text() for path in (outside / "x", outside / "deep/x")] == ["keep", "keep"]
-    assert (stewards.work / "lock").read_text().startswith('{"owner": "a test"')
+    assert (agents.work / "lock").read_text().startswith('{"owner": "a test"')
 
 
-def test_a_link_is_replaced_or_removed_and_not_followed(steward: Steward, stewards: Stewards, tmp_path: Path) -> None:
+def test_a_link_is_replaced_or_removed_and_not_followed(
+    agent: AgentProcess, agents: AgentProcesses, tmp_path: Path
+) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/x").write_text("keep")
-    (stewards.work / "a").symlink_to(tmp_path / "outside/x")
-    (stewards.work / "b").symlink_to(tmp_path / "outside")
-    steward.ask("write", path="a", text="new")
-    steward.ask("remove", path="b")
+    (agents.work / "a").symlink_to(tmp_path / "outside/x")
+    (agents.work / "b").symlink_to(tmp_path / "outside")
+    agent.ask("write", path="a", text="new")
+    agent.ask("remove", path="b")
     assert (tmp_path / "outside/x").read_text() == "keep"
-    assert (stewards.work / "a").read_text() == "new"
+    assert (agents.work / "a").read_text() == "new"
 
 
-def test_following_a_task(steward: Steward, stewards: Stewards) -> None:
+def test_following_a_task(agent: AgentProcess, agents: AgentProcesses) -> None:
     def progress(**expected: Any) -> None:
-        steward.event("progress", lambda found: expected.items() <= found.items())
+        agent.event("progress", lambda found: expected.items() <= found.items())
 
-    folder = stewards.work / "runs/t"
-    pid = steward.run("task", "sh", "-c", "read x; exit 0", talk=True)
-    steward.ask("follow", name="task", folder="runs/t")
+    folder = agents.work / "runs/t"
+    pid = agent.run("task", "sh", "-c", "read x; exit 0", talk=True)
+    agent.ask("follow", name="task", folder="runs/t")
     progress(name="task", ready=False, steps=0, last=None, finished=None, alive=True)
     with (folder / "steps.jsonl").open("w") as stream:
         stream.write(json.dumps(STEP) + "\n" + json.dumps({**STEP, "step": 1})[:20])
@@ -273,110 +275,112 @@ def test_following_a_task(steward: Steward, stewards: Stewards) -> None:
     (folder / "part").write_text('{"pid": 1}')
     (folder / "part").rename(folder / "ready.json")
     progress(ready=True, finished=None)
-    (folder / "part").write_text('{"exit_code": 0, "message": "", "steps": 2}')
+    finished = {"task": "worker:0", "mono_ns": 1, "exit_code": 0, "message": "", "steps": 2, "kind": "ok"}
+    (folder / "part").write_text(json.dumps(finished))
     (folder / "part").rename(folder / "finished.json")
-    progress(finished={"exit_code": 0, "message": "", "steps": 2}, alive=True)
-    steward.ask("tell", name="task", line="go")
+    progress(finished=finished, alive=True)
+    agent.ask("tell", name="task", line="go")
     progress(alive=False, steps=2)
-    assert steward.event("ended")["pid"] == pid
-    assert not [event for event in steward.events if "progress" in event]
-    steward.ask("unfollow", name="task")
-    steward.ask("unfollow", name="task")
+    assert agent.event("ended")["pid"] == pid
+    assert not [event for event in agent.events if "progress" in event]
+    agent.ask("unfollow", name="task")
+    agent.ask("unfollow", name="task")
 
 
-def test_following_a_process_of_another_and_garbage(steward: Steward, stewards: Stewards) -> None:
+def test_following_a_process_of_another_and_garbage(agent: AgentProcess, agents: AgentProcesses) -> None:
     other = subprocess.Popen(["sleep", "600"])
     try:
-        folder = stewards.work / "t"
+        folder = agents.work / "t"
         folder.mkdir()
         (folder / "steps.jsonl").write_text("garbage\n[1]\n" + json.dumps(STEP) + "\nmore garbage\n")
         (folder / "finished.json").write_text("{")
-        steward.ask("follow", name="t", folder=str(folder), pid=other.pid)
-        found = steward.event("progress")
+        agent.ask("follow", name="t", folder=str(folder), pid=other.pid)
+        found = agent.event("progress")
         assert (found["steps"], found["alive"], found["ready"]) == (4, True, False)
-        assert "cannot be read" in found["finished"]["error"]
+        assert found["finished"]["kind"] == "unreadable"
+        assert "cannot be read" in found["finished"]["message"]
         (folder / "steps.jsonl").write_text(json.dumps(STEP) + "\n")  # begun anew, and shorter
-        steward.event("progress", lambda found: found["steps"] == 1 and found["last"] == STEP)
+        agent.event("progress", lambda found: found["steps"] == 1 and found["last"] == STEP)
     finally:
         other.kill()
         other.wait()
-    steward.event("progress", lambda found: not found["alive"])
+    agent.event("progress", lambda found: not found["alive"])
 
 
-def test_steps_in_parquet_are_those_of_the_lines(steward: Steward, stewards: Stewards) -> None:
+def test_steps_in_parquet_are_those_of_the_lines(agent: AgentProcess, agents: AgentProcesses) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     steps = [
         {**STEP, "step": number, "end_mono_ns": 2**60 + number, "loss": None if number % 7 == 3 else number / 4}
         for number in range(9000)
     ]
     lines = [json.dumps(step) + "\n" for step in steps]
-    (stewards.work / "steps.jsonl").write_text("".join(lines) + lines[0][:-5])  # and half a line
-    told = steward.ask("steps", source="steps.jsonl", target="steps/w.parquet", warmup=10)
+    (agents.work / "steps.jsonl").write_text("".join(lines) + lines[0][:-5])  # and half a line
+    told = agent.ask("steps", source="steps.jsonl", target="steps/w.parquet", warmup=10)
     measured = {"measured_start_mono_ns": steps[10]["start_mono_ns"], "measured_end_mono_ns": steps[-1]["end_mono_ns"]}
     assert told == {"rows": 9000, **measured}
-    table = pq.read_table(stewards.work / "steps/w.parquet")
+    table = pq.read_table(agents.work / "steps/w.parquet")
     assert table.to_pylist() == steps
     assert [(field.name, str(field.type)) for field in table.schema] == [
         (column.name, {"float32": "float"}.get(column.type, column.type)) for column in STEP_COLUMNS
     ]
     assert json.loads(table.schema.metadata[b"driple"])["schema_version"] == 1
-    (stewards.work / "steps.jsonl").write_text(lines[0] + '{"step": "x"}\n')
-    assert "steps.jsonl:2: expected a step" in steward.refused("steps", source="steps.jsonl", target="x.parquet")
-    assert not (stewards.work / "x.parquet").exists()
+    (agents.work / "steps.jsonl").write_text(lines[0] + '{"step": "x"}\n')
+    assert "steps.jsonl:2: expected a step" in agent.refused("steps", source="steps.jsonl", target="x.parquet")
+    assert not (agents.work / "x.parquet").exists()
 
 
-def test_a_flood_neither_drowns_the_controller_nor_us(steward: Steward) -> None:
-    steward.run("flood", "sh", "-c", "yes 0123456789012345678901234567890123456789", talk=True)
-    assert "lines were dropped" in steward.event("trouble", lambda trouble: trouble["name"] == "flood")["what"]
-    assert steward.ask("beat")
-    steward.ask("stop", names=["flood"])
-    said = [event for event in steward.events if "said" in event]
+def test_a_flood_neither_drowns_the_controller_nor_us(agent: AgentProcess) -> None:
+    agent.run("flood", "sh", "-c", "yes 0123456789012345678901234567890123456789", talk=True)
+    assert "lines were dropped" in agent.event("trouble", lambda trouble: trouble["name"] == "flood")["what"]
+    assert agent.ask("beat")
+    agent.ask("stop", names=["flood"])
+    said = [event for event in agent.events if "said" in event]
     assert len(said) < 20_000
     peak = next(
         int(line.split()[1])
-        for line in Path(f"/proc/{steward.process.pid}/status").read_text().splitlines()
+        for line in Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
         if line.startswith("VmHWM")
     )
     assert peak < 80_000
 
 
-def test_long_lines_and_bytes_that_are_no_text(steward: Steward) -> None:
+def test_long_lines_and_bytes_that_are_no_text(agent: AgentProcess) -> None:
     script = "import os; os.write(1, b'x' * 1_500_000 + b'\\n' + b'\\xff\\x00\\n' + b'last')"
-    steward.run("odd", sys.executable, "-c", script, talk=True)
-    said = [steward.event("said") for _ in range(3)]
+    agent.run("odd", sys.executable, "-c", script, talk=True)
+    said = [agent.event("said") for _ in range(3)]
     assert said[0] == {"name": "odd", "line": "x" * 1_000_000, "cut": True}
     assert [one["line"] for one in said[1:]] == ["\ufffd\0", "last"]
-    assert steward.event("ended")["exit_code"] == 0
+    assert agent.event("ended")["exit_code"] == 0
 
 
-def test_one_that_does_not_listen_is_told_no_more(steward: Steward) -> None:
-    steward.run("deaf", "sleep", "600", talk=True)
-    numbers = [steward.send("tell", name="deaf", line="x" * 900_000) for _ in range(6)]
-    answers = [steward.reply(number) for number in numbers]
+def test_one_that_does_not_listen_is_told_no_more(agent: AgentProcess) -> None:
+    agent.run("deaf", "sleep", "600", talk=True)
+    numbers = [agent.send("tell", name="deaf", line="x" * 900_000) for _ in range(6)]
+    answers = [agent.reply(number) for number in numbers]
     assert "ok" in answers[0]
-    assert "does not read what it is told" in answers[-1]["error"]
+    assert "does not read its stdin" in answers[-1]["error"]
 
 
-def test_a_full_disk_is_an_answer_and_the_rest_goes_on(stewards: Stewards) -> None:
+def test_a_full_disk_is_an_answer_and_the_rest_goes_on(agents: AgentProcesses) -> None:
     def no_large_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 
-    steward = stewards.ready(preexec_fn=no_large_files)
-    assert "File too large" in steward.refused("write", path="large", text="x" * 20_000)
-    assert sorted(path.name for path in stewards.work.iterdir()) == ["live", "lock"]
-    pid = steward.run("task", "sleep", "600")
-    assert steward.ask("stop", names=["task"])["ended"] == {"task": -15}
-    assert steward.event("ended")["pid"] == pid
+    agent = agents.ready(preexec_fn=no_large_files)
+    assert "File too large" in agent.refused("write", path="large", text="x" * 20_000)
+    assert sorted(path.name for path in agents.work.iterdir()) == ["live", "lock"]
+    pid = agent.run("task", "sleep", "600")
+    assert agent.ask("stop", names=["task"])["ended"] == {"task": -15}
+    assert agent.event("ended")["pid"] == pid
     assert not lives(pid)
-    steward.ask("quit")
-    steward.end()
+    agent.ask("quit")
+    agent.end()
 
     def no_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
-    full = stewards.ready(preexec_fn=no_files)
+    full = agents.ready(preexec_fn=no_files)
     assert "File too large" in full.refused("start", name="task", argv=["true"], stderr="e")
-    assert list((stewards.work / "live").iterdir()) == []
+    assert list((agents.work / "live").iterdir()) == []
     assert full.ask("remove", path="task.err") == {}
 
 

@@ -1,7 +1,8 @@
-"""The parts of a steward that can be seen alone: lines, queues, timers, families, work aside, what a task left."""
+"""The parts of an agent that can be seen alone: lines, queues, timers, families, work aside, what a task left."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,17 +16,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.agents.daemon import requests
 from driple.agents.daemon.event_loop import READ, Loop
-from driple.agents.daemon.forked_call import Aside, Outcome
-from driple.agents.daemon.handlers import _DUTIES
-from driple.agents.daemon.line_streams import Line, Lines, Outlet
+from driple.agents.daemon.forked_call import ForkedCalls, Outcome
+from driple.agents.daemon.handlers import _HANDLERS
+from driple.agents.daemon.line_streams import Line, LineBuffer, OutputQueue
 from driple.agents.daemon.procfs import Family, Process, descendants, process, processes, token_of
-from driple.agents.daemon.task_progress import FINISHED_FILE, READY_FILE, STEPS_FILE, Task
+from driple.agents.daemon.task_progress import Task
 from driple.agents.daemon.work_dir import WorkDir, tail
 from driple.agents.hostinfo.free_ports import _candidates, free_ports
 from driple.contracts.errors import BadInput
-from driple.workloads.runtime import task_output
+from driple.contracts.formats.task_files import FINISHED_FILE, LOST_PEER, STEPS_FILE, UNREADABLE
+from driple.contracts.protocol import events, requests
+from driple.contracts.protocol.message import encode, read_tagged
+from driple.workloads.runtime.task_output import Outbox
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 @given(st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"a", b"\n"))), st.integers(1, 40))
 def test_lines_are_those_of_the_whole_however_it_is_cut(chunks: list[bytes], limit: int) -> None:
-    lines = Lines(limit)
+    lines = LineBuffer(limit)
     found = [line for chunk in chunks for line in lines.feed(chunk)] + lines.rest()
     *whole, rest = b"".join(chunks).split(b"\n")
     expected = [Line(line[:limit], len(line) > limit) for line in [*whole, *([rest] if rest else [])]]
@@ -53,7 +56,7 @@ def test_lines_are_those_of_the_whole_however_it_is_cut(chunks: list[bytes], lim
 
 
 def test_a_line_without_end_is_not_kept() -> None:
-    lines = Lines(1000)
+    lines = LineBuffer(1000)
     assert lines.feed(b"x" * 900) == []
     assert lines.feed(b"x" * 200) == [Line(b"x" * 1000, True)]
     for _ in range(100):
@@ -64,7 +67,7 @@ def test_a_line_without_end_is_not_kept() -> None:
 
 def test_an_outlet_waits_for_its_reader_but_not_for_ever(loop: Loop, pipe: tuple[int, int]) -> None:
     lost: list[OSError | None] = []
-    outlet = Outlet(loop, pipe[1], 300_000, lost.append)
+    outlet = OutputQueue(loop, pipe[1], 300_000, lost.append)
     sent = bytes(range(256)) * 1000
     outlet.put(sent)
     assert 0 < outlet.waiting < len(sent)
@@ -83,7 +86,7 @@ def test_an_outlet_says_once_that_its_reader_is_gone(loop: Loop) -> None:
     read, write = os.pipe()
     os.close(read)
     lost: list[OSError | None] = []
-    outlet = Outlet(loop, write, 1000, lost.append)
+    outlet = OutputQueue(loop, write, 1000, lost.append)
     outlet.put(b"x")
     outlet.put(b"y")
     assert [type(error) for error in lost] == [BrokenPipeError]
@@ -156,7 +159,7 @@ def test_the_table_of_processes_is_the_kernels() -> None:
 
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Numbers of the processes that were forked; they are waited for, as a steward's reaper does."""
+    """Numbers of the processes that were forked; they are waited for, as an agent's reaper does."""
     pids: list[int] = []
     fork = os.fork
 
@@ -172,31 +175,31 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         os.waitpid(pid, 0)
 
 
-def run_aside(loop: Loop, work: Any, limit_s: float = 60.0) -> Outcome:
+def run_forked(loop: Loop, work: Any, limit_s: float = 60.0) -> Outcome:
     found: list[Outcome] = []
-    Aside(loop).run(work, limit_s, found.append)
+    ForkedCalls(loop).run(work, limit_s, found.append)
     while not found:
         loop.turn()
     return found[0]
 
 
-def test_work_aside_gives_its_value_or_its_reason_and_never_hangs(
+def test_a_forked_call_gives_its_value_or_its_reason_and_never_hangs(
     loop: Loop, tmp_path: Path, forked: list[int]
 ) -> None:
     def fail() -> dict[str, Any]:
         raise BadInput("no such thing")
 
-    assert run_aside(loop, lambda: {"x": "y" * 200_000}) == Outcome({"x": "y" * 200_000})
-    assert run_aside(loop, fail) == Outcome(None, "no such thing")
-    assert run_aside(loop, lambda: {"x": (tmp_path / "none").read_text()}).error.endswith("No such file or directory")
-    assert run_aside(loop, lambda: {"x": 1 // 0}).error.startswith("ZeroDivisionError: ")
-    assert "without an answer" in run_aside(loop, lambda: os._exit(3)).error
-    assert run_aside(loop, lambda: time.sleep(600), 0.2) == Outcome(None, "took longer than 0.2 s")
+    assert run_forked(loop, lambda: {"x": "y" * 200_000}) == Outcome({"x": "y" * 200_000})
+    assert run_forked(loop, fail) == Outcome(None, "no such thing")
+    assert run_forked(loop, lambda: {"x": (tmp_path / "none").read_text()}).error.endswith("No such file or directory")
+    assert run_forked(loop, lambda: {"x": 1 // 0}).error.startswith("ZeroDivisionError: ")
+    assert "without an answer" in run_forked(loop, lambda: os._exit(3)).error
+    assert run_forked(loop, lambda: time.sleep(600), 0.2) == Outcome(None, "took longer than 0.2 s")
     assert os.waitpid(forked.pop(), 0)[1] == signal.SIGKILL
 
 
-def test_work_aside_holds_nothing_of_ours_open(loop: Loop, pipe: tuple[int, int], forked: list[int]) -> None:
-    held = run_aside(loop, lambda: {"fds": len([fd for fd in range(3, 100) if Path(f"/proc/self/fd/{fd}").exists()])})
+def test_a_forked_call_holds_nothing_of_ours_open(loop: Loop, pipe: tuple[int, int], forked: list[int]) -> None:
+    held = run_forked(loop, lambda: {"fds": len([fd for fd in range(3, 100) if Path(f"/proc/self/fd/{fd}").exists()])})
     assert held.value == {"fds": 1}  # by which it answers
     assert len(forked) == 1
 
@@ -214,8 +217,8 @@ def test_a_task_is_as_far_as_its_whole_lines_say(cuts: list[int]) -> None:
                 news = task.news()
                 written = whole[:at].count(b"\n")
                 if news is not None:
-                    assert news["steps"] == written
-                    assert news["last"] == ({"step": written - 1} if written else None)
+                    assert news.steps == written
+                    assert news.last == ({"step": written - 1} if written else None)
         assert task.news() is None
         assert written == 10
 
@@ -223,18 +226,27 @@ def test_a_task_is_as_far_as_its_whole_lines_say(cuts: list[int]) -> None:
 def test_a_pipe_in_the_place_of_a_marker_does_not_hold_us(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / FINISHED_FILE)
     news = Task("t", tmp_path, lambda: True).news()
-    assert news is not None
-    assert "error" in news["finished"]
+    assert news is not None and news.finished is not None
+    assert news.finished.kind == UNREADABLE
     with pytest.raises(OSError):
         tail(tmp_path / FINISHED_FILE, 5)
 
 
-def test_names_of_a_tasks_files_are_those_it_writes() -> None:
-    assert (STEPS_FILE, READY_FILE, FINISHED_FILE) == (
-        task_output.STEPS_FILE,
-        task_output.READY_FILE,
-        task_output.FINISHED_FILE,
-    )
+def test_progress_is_read_from_the_files_that_a_task_writes(tmp_path: Path) -> None:
+    outbox, task = Outbox(tmp_path, "worker:1"), Task("t", tmp_path, lambda: True)
+    outbox.ready()
+    outbox.step(0, 5, 10, 20, 0.5)
+    first = task.news()
+    assert first is not None
+    assert (first.ready, first.steps, first.finished) == (True, 1, None)
+    assert first.last == {"step": 0, "global_step": 5, "start_mono_ns": 10, "end_mono_ns": 20, "loss": 0.5}
+    outbox.finished(1, "ps:0 is gone", LOST_PEER)
+    outbox.close()
+    last = task.news()
+    assert last is not None and last.finished is not None
+    assert (last.finished.exit_code, last.finished.kind, last.finished.steps) == (1, LOST_PEER, 1)
+    received = read_tagged(events.EVENTS, json.loads(last.to_line()))
+    assert received == last
 
 
 def test_tail_reads_no_more_than_the_end(tmp_path: Path) -> None:
@@ -293,19 +305,45 @@ def test_ports_lie_where_no_outgoing_connection_is(
 )
 def test_a_request_is_read_strictly(asked: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadInput) as caught:
-        requests.Start(asked, "start")
+        requests.Start.read(asked, "start")
     assert str(caught.value).startswith(complaint)
 
 
 def test_a_request_has_its_defaults_and_its_own_values() -> None:
-    one = requests.Start({"name": "a", "argv": ["x"], "stderr": "e", "limit_s": 3, "stdout": None}, "start")
+    one = requests.Start.read({"name": "a", "argv": ["x"], "stderr": "e", "limit_s": 3, "stdout": None}, "start")
     assert (one.argv, one.limit_s, one.env, one.talk) == (("x",), 3.0, None, False)
-    other = requests.Start({"name": "b", "argv": ["x"], "stderr": "e", "env": {"A": "b"}, "talk": True}, "start")
+    other = requests.Start.read({"name": "b", "argv": ["x"], "stderr": "e", "env": {"A": "b"}, "talk": True}, "start")
     assert (other.env, other.talk, other.limit_s) == ({"A": "b"}, True, requests.DAY_S)
     assert one.name == "a"
 
 
-def test_every_request_has_its_duty() -> None:
-    assert {kind for kind, _ in _DUTIES.values()} == set(requests.Request.__subclasses__())
-    for name, (kind, _) in _DUTIES.items():
+def test_every_request_has_a_handler() -> None:
+    assert {kind for kind, _ in _HANDLERS.values()} == set(requests.Request.__subclasses__())
+    for name, (kind, _) in _HANDLERS.items():
         assert kind.__name__.lower() == name.replace("_", "")
+
+
+def test_a_request_comes_back_from_its_line_as_it_was() -> None:
+    sent = requests.Start(name="a", argv=("x", "y"), stderr="e", env={"A": "b"}, limit_s=2.0)
+    value = json.loads(sent.to_line(7))
+    assert (value.pop("do"), value.pop("id")) == ("start", 7)
+    assert requests.Start.read(value, "start") == sent
+    answer = requests.HostInfo(
+        nics={"lo": requests.NicInfo(up=True, speed_mbit=None, addresses=("::1",), mtu=1), "none0": None},
+        interfaces=("lo",),
+        gpus=(requests.GpuInfo(index=0, uuid="GPU-1", name=None),),
+        python=None,
+        disk_free_bytes=5,
+        python_error="not found",
+    )
+    assert requests.Look().read_answer(json.loads(encode(answer)), "look") == answer
+    with pytest.raises(BadInput, match=r"ports: key 'ports' is missing"):
+        requests.Ports(count=1).read_answer({}, "ports")
+
+
+def test_events_come_back_from_their_lines_and_others_are_none() -> None:
+    for event in (events.Said(name="a", line="ü"), events.Failed(why="busy"), events.Trouble(name="a", what="b")):
+        assert read_tagged(events.EVENTS, json.loads(event.to_line())) == event
+    assert read_tagged(events.EVENTS, {"bring": "agent"}) is None
+    with pytest.raises(BadInput, match="ended: key 'pid' is missing"):
+        read_tagged(events.EVENTS, {"ended": {"name": "a", "exit_code": 0, "mono_ns": 1}})

@@ -1,0 +1,101 @@
+"""What a GPU vendor provides: a library that lists and opens devices. See registry.py for how to add one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+
+from driple.agents.sources.gpu.sample_clock import Stamps
+from driple.contracts.protocol.requests import GpuInfo
+
+COLUMNS = (
+    "gpu_util_pct",
+    "gpu_mem_util_pct",
+    "gpu_mem_used_bytes",
+    "gpu_sm_clock_mhz",
+    "gpu_power_mw",
+    "gpu_temperature_c",
+)
+UTILISATION = 2  # the first two columns; the rest are plain readings
+
+COUNTS = ("samples", "sample_gaps", "overruns", "misdated", "errors")
+"""Counters of a sample buffer."""
+SILENT = 3
+"""A device that gave no sample for more than this many periods is silent."""
+
+
+class Lost(Exception):
+    """The device fell off the bus."""
+
+
+class Reading(NamedTuple):
+    """A number of the device: a call that returns 0 or an error code, and a function that returns its result."""
+
+    call: Callable[[], int]
+    take: Callable[[], int]
+
+
+class Gauge(NamedTuple):
+    """As Reading, for the GPU's and the memory's utilisation in percent, averaged over the device's last window."""
+
+    call: Callable[[], int]
+    take: Callable[[], Tuple[int, int]]
+
+
+class SampleBuffer(Protocol):
+    """The driver's buffered utilisation samples, each with the time at which the device took it."""
+
+    newest_ns: int
+    period_us: int
+    capacity: int
+    counts: Dict[str, int]
+    diffs_us: Deque[int]
+    """Time between the last samples."""
+
+    def fetch(self, now_ns: int) -> Tuple[List[int], List[float]]:
+        """New samples: monotonic times in ns, oldest first, and values. Raises Lost."""
+
+    def forget(self) -> None:
+        """The host's clock was set: the next fetch requests everything."""
+
+    def is_dry(self, now_ns: int, patience_ns: int) -> bool:
+        """Whether samples are overdue."""
+
+    def span_s(self) -> float:
+        """Seconds of samples that the buffer holds; 0 if unknown."""
+
+
+class GpuDevice(NamedTuple):
+    """A device that is open. What it cannot report is None or absent, never 0."""
+
+    facts: Dict[str, Any]
+    """`index`, `uuid`, `device`, `driver`, `mig`; None where unknown."""
+    buffers: List[Optional[SampleBuffer]]
+    """Samples of the GPU's and of the memory's utilisation."""
+    gauge: Optional[Gauge]
+    readings: Dict[str, Reading]
+    """By plain column."""
+    lost_codes: Sequence[int]
+    """Error codes that mean that the device is gone."""
+    library: str
+    """For messages about other error codes."""
+    close: Callable[[], None]
+
+
+class GpuVendor(ABC):
+    """A vendor's library. Creating it loads the library and raises BadInput with the remedy if that fails."""
+
+    binding = ""
+    """Python module of the library; the bundle contains it."""
+
+    @abstractmethod
+    def list_devices(self) -> List[GpuInfo]:
+        """All devices of this vendor."""
+
+    @abstractmethod
+    def open(self, wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
+        """Opens a device by index or UUID; it then owns the library. Raises BadInput or UnknownName."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases the library."""

@@ -1,0 +1,1 @@
+"""Every message between processes, typed on both sides."""

@@ -28,7 +28,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.task_files import FINISHED_FILE, LOST_PEER, STEPS_FILE, UNREADABLE
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.message import encode, read_tagged
-from driple.workloads.runtime.task_output import Outbox
+from driple.workloads.runtime.task_output import TaskOutput
 
 
 @pytest.fixture
@@ -233,15 +233,15 @@ def test_a_pipe_in_the_place_of_a_marker_does_not_hold_us(tmp_path: Path) -> Non
 
 
 def test_progress_is_read_from_the_files_that_a_task_writes(tmp_path: Path) -> None:
-    outbox, task = Outbox(tmp_path, "worker:1"), Task("t", tmp_path, lambda: True)
-    outbox.ready()
-    outbox.step(0, 5, 10, 20, 0.5)
+    output, task = TaskOutput(tmp_path, "worker:1"), Task("t", tmp_path, lambda: True)
+    output.ready()
+    output.step(0, 5, 10, 20, 0.5)
     first = task.news()
     assert first is not None
     assert (first.ready, first.steps, first.finished) == (True, 1, None)
     assert first.last == {"step": 0, "global_step": 5, "start_mono_ns": 10, "end_mono_ns": 20, "loss": 0.5}
-    outbox.finished(1, "ps:0 is gone", LOST_PEER)
-    outbox.close()
+    output.finished(1, "ps:0 is gone", LOST_PEER)
+    output.close()
     last = task.news()
     assert last is not None and last.finished is not None
     assert (last.finished.exit_code, last.finished.kind, last.finished.steps) == (1, LOST_PEER, 1)

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, CorruptRun
-from driple.contracts.manifest import FAILED, SEALED, ClockFit, ClockProbe, Manifest, TaskRecord, is_sealed
+from driple.contracts.manifest import (
+    FAILED,
+    SEALED,
+    ClockFit,
+    ClockProbe,
+    HostRecord,
+    Manifest,
+    TaskRecord,
+    is_sealed,
+    network_as_specified,
+)
 from driple.contracts.run_dir import RunPaths, replacing
 from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
@@ -59,6 +69,30 @@ def test_manifest_round_trip(tmp_path: Path) -> None:
     assert is_sealed(tmp_path / "run.json", SPEC.id)
     assert not is_sealed(tmp_path / "run.json", "another")
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "reason", "expected"),
+    [
+        ("lab", "cpu-p0w1-1g", None, True),
+        ("ssh", "cpu-p0w1-1g", None, True),
+        ("local", "cpu-p0w1-pcie", None, True),
+        ("local", "cpu-p0w1-1g", None, False),  # written before the reason was recorded
+        ("local", "cpu-p0w1-1g", "no lab: namespaces are forbidden", False),
+    ],
+)
+def test_a_manifest_tells_whether_the_network_was_as_specified(
+    tmp_path: Path, kind: str, setting: str, reason: str | None, expected: bool
+) -> None:
+    spec = replace(SPEC, setting=Setting.parse(setting))
+    host = HostRecord(kind, "h", "6.1", "b", 2, 10**9, "3.11")
+    manifest = replace(MANIFEST, run=spec, run_id=spec.id, hosts={"lab1": host}, network_not_as_asked=reason)
+    path = tmp_path / "run.json"
+    manifest.write(path)
+    assert network_as_specified(Manifest.read(path)) is expected
+    assert is_sealed(path, spec.id, any_network=True)
+    assert is_sealed(path, spec.id) is (reason is None)
+    assert ("network_not_as_asked" in json.loads(path.read_text())) is (reason is not None)
 
 
 def test_a_clock_is_mapped_between_and_beyond_its_probes() -> None:

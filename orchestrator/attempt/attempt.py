@@ -18,7 +18,7 @@ from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.failure import AttemptFailed, Blame
 from driple.orchestrator.attempt.monitor import Listener, quietly
 from driple.orchestrator.attempt.prepare import Request, prepare
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, WarmHost
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import RUNS, Station
@@ -98,7 +98,7 @@ class Attempt:
         wanted = {state.station.name: state.station for state in self.states.values() if state.way == WARM}
         for name, station in wanted.items():
             if station.warm is None or station.warm.failure:
-                station.warm = WarmHost(station, self._request.hosts[name].python)
+                station.warm = ForkServer(station, self._request.hosts[name].python)
                 station.warm.begin()
         self._listener.until(
             lambda: all(station.warm.ready or station.warm.failure for station in wanted.values()),
@@ -112,7 +112,7 @@ class Attempt:
             if station.warm.failure:
                 words = self._listener.tail(station, "warm.log")
                 said = f"{station.warm.failure}: {words[-1]}" if words else station.warm.failure
-                raise AttemptFailed(said, Blame(name, command="the process that forks tasks", words=words))
+                raise AttemptFailed(said, Blame(name, command="the fork server", words=words))
 
     def _start(self, job: JobSpec) -> None:
         """Servers first, and workers when the servers are watched: else a quick job trains before it is sampled."""

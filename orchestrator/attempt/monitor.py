@@ -17,7 +17,7 @@ from typing import Any
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptFailed, Blame, Interrupted, ended_how
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import Event, Station
 
@@ -46,15 +46,15 @@ class Listener:
         self._stations: dict[str, Station] = {}
 
     def attach(self, stations: Mapping[str, Station]) -> None:
-        """Hears these hosts from now on."""
+        """Receives the events of these hosts from now on."""
         self._stations = dict(stations)
         for station in stations.values():
-            station.attach(self._inbox.put)
+            _route(station, self._inbox.put)
 
     def detach(self) -> None:
-        """Hears nobody any more."""
+        """Stops receiving events."""
         for station in self._stations.values():
-            station.attach(None)
+            _route(station, lambda event: None)
 
     def interrupt(self) -> None:
         """Makes `until` end with Interrupted. From any thread."""
@@ -136,7 +136,7 @@ class Listener:
     def _on_warm(self, station: Station, event: Event) -> None:
         if station.warm is None:
             return
-        told = station.warm.take(event)
+        told = fork_server_message(event)
         own = [state for state in self.states.values() if state.station is station and state.way == WARM]
         if station.warm.failure:
             for state in own:
@@ -210,6 +210,21 @@ class Listener:
             said = f"the disk of {blame.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
         return AttemptFailed(reason, Blame(blame.host, blame.task, state.command, blame.exit_code, words))
+
+
+def _route(station: Station, listener: Callable[[Event], None]) -> None:
+    """Sends a host's events to a listener, and those of its fork server to that first.
+
+    A fork server outlives the attempt that started it. An event that only a listener took would be lost between two
+    attempts, and the next attempt would wait for it in vain.
+    """
+
+    def deliver(event: Event) -> None:
+        if station.warm is not None and event.kind != "lost" and event.value.get("name") == WARM:
+            station.warm.take(event)
+        listener(event)
+
+    station.attach(deliver)
 
 
 def quietly(station: Station, do: str, *, timeout_s: float = 10.0, **values: Any) -> Any:

@@ -80,7 +80,7 @@ class TaskPlace:
         return argv + (["--watch-stdin"] if lifeline else [])
 
 
-class WarmHost:
+class ForkServer:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
     def __init__(self, station: Station, python: str) -> None:
@@ -101,21 +101,13 @@ class WarmHost:
             limit_s=WARM_LIMIT_S,
         )
 
-    def take(self, event: Event) -> dict[str, Any]:
-        """Takes an event of this process; what it says of a task, as {"started": ...} or {"ended": ...}."""
+    def take(self, event: Event) -> None:
+        """Updates the state from an event. Called for every event, also while no attempt listens."""
         if event.kind == "ended":
             self.ready = False
-            self.failure = f"the process on {event.host} that forks tasks {ended_how(event.value['exit_code'])}"
-            return {}
-        try:
-            said = json.loads(event.value.get("line", ""))
-        except ValueError:
-            return {}  # a library that prints
-        if not isinstance(said, dict):
-            return {}
-        if "ready" in said:
+            self.failure = f"the fork server on {event.host} {ended_how(event.value['exit_code'])}"
+        elif "ready" in fork_server_message(event):
             self.ready = True
-        return said
 
     def run(self, place: TaskPlace) -> None:
         """Asks for a task; `started` follows."""
@@ -127,6 +119,15 @@ class WarmHost:
     def stop(self, pid: int) -> None:
         """Asks for the end of a task: SIGTERM, then SIGKILL."""
         self._station.ask("tell", name=WARM, line=json.dumps({"stop": pid}))
+
+
+def fork_server_message(event: Event) -> dict[str, Any]:
+    """The message in a line of a fork server, such as {"started": ...}; empty for what a library prints."""
+    try:
+        message = json.loads(event.value.get("line", ""))
+    except ValueError:
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def start_python(station: Station, place: TaskPlace, python: str, limit_s: float) -> int:

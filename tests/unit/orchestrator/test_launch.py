@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from driple.contracts.errors import RunFailed
-from driple.orchestrator.attempt.task_command import TaskPlace, WarmHost, container_command
+from driple.orchestrator.attempt.task_command import ForkServer, TaskPlace, container_command, fork_server_message
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import Event, Station
 
@@ -53,16 +53,18 @@ def test_only_one_worker_leaves_the_graph() -> None:
 
 @pytest.mark.parametrize("line", ["", "plain words", "[1]", '"text"', '{"ready": {"tensorflow": "2"}'])
 def test_noise_of_a_warm_process_is_no_news(line: str) -> None:
-    warm = WarmHost(cast("Station", None), "python3")
-    assert warm.take(Event("h1", "said", {"line": line})) == {}
+    warm = ForkServer(cast("Station", None), "python3")
+    event = Event("h1", "said", {"line": line})
+    warm.take(event)
+    assert fork_server_message(event) == {}
     assert not warm.ready and warm.failure is None
 
 
 def test_a_warm_process_is_ready_until_it_ends() -> None:
-    warm = WarmHost(cast("Station", None), "python3")
+    warm = ForkServer(cast("Station", None), "python3")
     warm.take(Event("h1", "said", {"line": '{"ready": {"pid": 1, "tensorflow": "2.21.0"}}'}))
     assert warm.ready
-    told: dict[str, Any] = warm.take(Event("h1", "said", {"line": '{"started": {"pid": 2, "out": "x"}}'}))
+    told = fork_server_message(Event("h1", "said", {"line": '{"started": {"pid": 2, "out": "x"}}'}))
     assert told["started"]["pid"] == 2
     warm.take(Event("h1", "ended", {"exit_code": -9}))
     assert "SIGKILL" in str(warm.failure)

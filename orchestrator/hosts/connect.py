@@ -29,10 +29,6 @@ _GATES = [threading.BoundedSemaphore(_AT_ONCE) for _ in range(_MAX_JUMPS + 1)]
 """For jump hosts, by their distance: many hosts behind one would else all knock at once, and sshd drops some of more
 than ten who have not logged in yet (MaxStartups). Whoever waits at one gate holds only gates of smaller distance."""
 
-# With no handler, logging would print paramiko's tracebacks on stderr. What they tell is in our errors.
-if logging.getLogger("paramiko").level == logging.NOTSET:
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
-
 
 @dataclass
 class Connection:
@@ -66,6 +62,9 @@ def dial(route: Route, keys: HostKeys, login: Login, plug: Callable[[], socket.s
         HostRefused: login, key or host key.
         HostLost: everything that may get better.
     """
+    # Without a handler, logging would print paramiko's tracebacks on stderr. Our errors contain their causes.
+    if logging.getLogger("paramiko").level == logging.NOTSET:
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with _GATES[route.depth] if route.depth else nullcontext():
         return _dial(route, keys, login, plug)
 

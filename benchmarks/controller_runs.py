@@ -20,8 +20,8 @@ from driple.orchestrator.attempt.task_start import Starter
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.hosts.agent_client import Station
 from driple.orchestrator.hosts.agent_file import Agent
-from driple.orchestrator.hosts.backends import lab_cluster
 from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.lab_backend import lab_cluster
 from driple.orchestrator.lab.lab_client import Lab
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import provenance

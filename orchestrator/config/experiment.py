@@ -28,6 +28,7 @@ from driple.orchestrator.config.validation import (
     text,
 )
 from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
+from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 KEYS: dict[str, str] = {
     "name": "folder of its runs under the output folder; the file's own name if left out",
@@ -119,7 +120,7 @@ def _read(root: At, path: Path) -> Experiment:
         name=_name(root, keys.get("name"), path),
         source=str(path),
         settings=settings,
-        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind="lab"),
+        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind=DEFAULT),
         policy=_policy(keys["placement"]) if "placement" in keys else Policy(),
         workloads=tuple(workloads.read(keys["workloads"])) if "workloads" in keys else (),
         networks=_networks(keys["network"]) if "network" in keys else (NetworkCondition(),),
@@ -213,7 +214,7 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
     duration, limit = experiment.measurement.duration_s, experiment.timeouts.run_s
     if duration is not None and limit is not None and limit <= duration:
         keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
-    hosts_known = experiment.inventory.kind != "ssh" or experiment.inventory.hosts
+    hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
     strategies = sorted({workload.strategy for workload in experiment.workloads})
     for setting in experiment.settings:
         if hosts_known:  # else that is the fault, and told already

@@ -24,6 +24,7 @@ from driple.orchestrator.config.validation import (
     open_document,
     text,
 )
+from driple.orchestrator.hosts.registry import BACKENDS, DEFAULT, INVENTORY, backend
 
 HOST_KEYS: dict[str, str] = {
     "address": "name or address to connect to; the host's name if left out, so that ~/.ssh/config can hold the rest",
@@ -98,27 +99,18 @@ class Inventory:
     """All hosts of an experiment."""
 
     kind: str
-    """`ssh`, `lab` or `local`."""
+    """Name of a backend (hosts/registry.py)."""
     hosts: tuple[HostSpec, ...] = ()
-    """Empty for the lab, which makes as many as a run needs."""
+    """Empty where the backend creates as many as a run needs."""
 
     def for_setting(self, setting: Setting) -> tuple[HostSpec, ...]:
         """The hosts that can take part in a run on that setting.
 
         Raises:
-            BadInput: this kind of inventory can never serve it.
+            BadInput: the backend can never serve it.
         """
-        if self.kind == "lab":
-            if setting.device != CPU:
-                raise BadInput(f"the lab has no {setting.device}; use a cpu-... setting, or an inventory of real hosts")
-            count = 1 if setting.one_machine else len(setting.tasks)
-            return tuple(HostSpec(name=f"lab{i + 1}", address=f"lab{i + 1}") for i in range(count))
-        if self.kind == "local":
-            if not setting.one_machine:
-                raise BadInput(f"{setting} spans machines, and hosts is local; use hosts: lab, or a ...-pcie setting")
-            # What GPUs this machine has is found out when the run is prepared: worker i takes GPU i.
-            gpus = {} if setting.device == CPU else {setting.device: tuple(range(setting.workers))}
-            return (HostSpec(name="local", address="localhost", gpus=gpus),)
+        if not self.hosts:
+            return backend(self.kind).hosts_for(setting)
         return tuple(host for host in self.hosts if host.serves(setting))
 
     @property
@@ -128,15 +120,16 @@ class Inventory:
 
 
 def read_hosts(at: At, folder: Path) -> Inventory:
-    """The value of an experiment's `hosts`: `lab`, `local`, or an inventory file beside it."""
-    name = at.one(text, "lab")
-    if name in ("lab", "local"):
+    """The value of an experiment's `hosts`: the name of a backend, or an inventory file beside the experiment."""
+    name = at.one(text, DEFAULT)
+    names = [kind for kind in BACKENDS if kind != INVENTORY]
+    if name in names:
         return Inventory(kind=name)
     try:
         path = existing_file(folder, name)
     except BadInput as error:
-        at.fault(f"expected lab, local or an inventory file: {error}")
-        return Inventory(kind="ssh")
+        at.fault(f"expected {', '.join(names)} or an inventory file: {error}")
+        return Inventory(kind=INVENTORY)
     return read_inventory(path, str(path), at.faults)
 
 
@@ -144,7 +137,7 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
     """Reads an inventory file; faults go to `faults`."""
     root = open_document(path, name, faults)
     if root is None:
-        return Inventory(kind="ssh")
+        return Inventory(kind=INVENTORY)
     parts = root.keys(("defaults", "hosts"), required=("hosts",))
     defaults = parts["defaults"].keys(set(HOST_KEYS) - {"address"}) if "defaults" in parts else {}
     hosts: list[HostSpec] = []
@@ -161,7 +154,7 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
         hosts.append(host)
     if "hosts" in parts and isinstance(parts["hosts"].value, dict) and not hosts:
         parts["hosts"].fault("expected at least one host")
-    return Inventory(kind="ssh", hosts=tuple(hosts))
+    return Inventory(kind=INVENTORY, hosts=tuple(hosts))
 
 
 def _word(value: object) -> str:

@@ -16,8 +16,8 @@ from driple.contracts.errors import BadInput
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.hosts.agent_file import build_agent
-from driple.orchestrator.hosts.backends import Cluster, cluster_for
 from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.registry import Cluster, backend
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.planning.resume import sealed_runs
 from driple.orchestrator.sweep.console import Board, BoardHandler
@@ -39,7 +39,8 @@ def run_sweep(
 ) -> list[Result]:
     """Does every run that is not done; a result for each of those."""
     links = {(setting.network, network) for setting in experiment.settings for network in experiment.networks}
-    if experiment.inventory.kind == "lab" and (options.parallel or 1) > 1 and len(links) > 1:
+    hosts = backend(experiment.inventory.kind)
+    if hosts.one_condition and (options.parallel or 1) > 1 and len(links) > 1:
         raise BadInput("--parallel: a lab has one network condition at a time, and this experiment has several")
     board = _NotifyingBoard(notify, experiment.name)
     handler = BoardHandler(board)
@@ -50,13 +51,13 @@ def run_sweep(
             if not to_do:
                 board.begin(len(runs), len(runs))
                 return []
-            with cluster_for(experiment, accept_new_host_keys=accept_new_host_keys) as cluster:
-                if not cluster.fallback:
+            with hosts.cluster(experiment, accept_new_host_keys=accept_new_host_keys) as cluster:
+                if cluster.fallback_reason is None:
                     return _do(experiment, runs, to_do, cluster, options, board)
                 # They measure something else than the lab's would, which must not be taken for done by them.
                 other = replace(experiment, name=f"{experiment.name}-without-lab")
                 with only_sweep(options.output, other.name):
-                    there = sealed_runs(options.output, other.name, [run.id for run in to_do])
+                    there = sealed_runs(options.output, other.name, [run.id for run in to_do], any_network=True)
                     rest = [run for run in to_do if run.id not in there]
                     return _do(other, runs, rest, cluster, options, board)
     finally:

@@ -28,8 +28,8 @@ from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.config.inventory import Inventory
 from driple.orchestrator.config.placement import Placed, place, together
 from driple.orchestrator.hosts.agent_client import Station
-from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.sweep.provenance import Provenance
 
@@ -163,11 +163,11 @@ class Sweep:
             threading.Thread(target=self._do, args=(job,), name=f"run {job.run.id}", daemon=True).start()
 
     def _place(self, run: PlannedRun) -> tuple[Placed, ...] | None:
-        return self._placed_on(run, Inventory(kind="ssh", hosts=self._fleet.free()))
+        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=self._fleet.free()))
 
     def _can_ever(self, run: PlannedRun) -> bool:
         hopeful = self._fleet.hopeful(self._options.host_patience_s)
-        return self._placed_on(run, Inventory(kind="ssh", hosts=hopeful)) is not None
+        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=hopeful)) is not None
 
     def _placed_on(self, run: PlannedRun, inventory: Inventory) -> tuple[Placed, ...] | None:
         """Places a run on these hosts as its identity asks: the same tasks together."""
@@ -261,6 +261,7 @@ class Sweep:
             started_real_s=time.time(),
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
+            network_not_as_asked=None if run.spec.setting.one_machine else self._cluster.fallback_reason,
         )
         stage = fetch.Stage.make(self._options.output, self._experiment.name, run.id, number)
         attempt = Attempt(

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.manifest import SEALED, Manifest
+from driple.contracts.manifest import SEALED, Manifest, network_as_specified
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.lab.lab_client import Lab, LabImpossible
 from driple.orchestrator.planning.plan import plan
@@ -42,7 +42,7 @@ def sweep(folder: Path, setting: str, hosts: str, more: str = "", parallel: int 
 def test_local(tmp_path: Path) -> None:
     (manifest,) = sweep(tmp_path, "cpu-p1w1-pcie", "local")
     assert manifest.status == SEALED
-    assert {host.kind for host in manifest.hosts.values()} == {"local"}
+    assert {host.kind for host in manifest.hosts.values()} == {"local"} and network_as_specified(manifest)
     assert {task.traffic_source for task in manifest.tasks} == {"flows"}
     (flows,) = (tmp_path / "traces" / "e").glob("*/trace/worker-0.flows.parquet")
     assert max(pq.read_table(flows)["bytes_received"].drop_null().to_pylist()) > 20 * 4 * 1000
@@ -59,7 +59,8 @@ def test_without_a_lab_it_is_this_machine_said_loudly(
         (manifest,) = sweep(tmp_path, "cpu-p1w1-1g", "lab")
     assert "NO LAB" in caplog.text and "namespaces" in caplog.text
     assert manifest.status == SEALED
-    # A later sweep on a lab must not take it for its own.
+    assert "namespaces" in str(manifest.network_not_as_asked) and not network_as_specified(manifest)
+    # A later sweep on a lab must not count it as done.
     assert list((tmp_path / "traces" / "e-without-lab").glob("cpu-*/run.json"))
     assert {host.kind for host in manifest.hosts.values()} == {"local"} and len(manifest.hosts) == 2
     assert {task.traffic_source for task in manifest.tasks} == {"flows"}

@@ -16,9 +16,9 @@ from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts import host_pool as fleets
 from driple.orchestrator.hosts.agent_file import ARRIVAL, Agent
-from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.base import Finished
 from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import Provenance
 from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep

@@ -14,9 +14,10 @@ from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_file import Agent
-from driple.orchestrator.hosts.backends import Cluster, lab_cluster
 from driple.orchestrator.hosts.base import Host
 from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.lab_backend import lab_cluster
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.lab.lab_client import Lab
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.planning.resume import sealed_runs

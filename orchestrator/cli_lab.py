@@ -71,11 +71,11 @@ def _up(arguments: argparse.Namespace) -> int:
 def _rate(text: str) -> float | None:
     if text == "none":
         return None
-    from driple.orchestrator.config.validation import Expected, rate_mbit
+    from driple.orchestrator.config.validation import ExpectedError, rate_mbit
 
     try:
         return rate_mbit(text)
-    except Expected as wanted:
+    except ExpectedError as wanted:
         raise BadInput(f"driple-lab: error: --rate: expected {wanted}, or none, got {shown(text)}") from None
 
 
@@ -107,7 +107,7 @@ def _exec(arguments: argparse.Namespace) -> int:
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
     try:
         ssh = [tools.tool("ssh"), "-F", str(lab.ssh_config), *terminal, arguments.host]
-    except tools.ToolFailed as absent:
+    except tools.ToolError as absent:
         raise BadInput(f"driple-lab: error: {absent}") from None
     code = subprocess.call([*ssh, "--", shlex.join(words)] if words else ssh)
     return code if code >= 0 else 128 - code

@@ -15,8 +15,8 @@ from typing import Any
 from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import ClockFit
 from driple.contracts.run_spec import JobSpec
-from driple.orchestrator.attempt.failure import AttemptFailed, Blame
-from driple.orchestrator.attempt.monitor import Listener, quietly
+from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
+from driple.orchestrator.attempt.monitor import Listener, try_ask
 from driple.orchestrator.attempt.prepare import Request, prepare
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
@@ -30,7 +30,7 @@ TERM_S = 5.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class FinishedAttempt:
     """An attempt that went well. Its files are still on the hosts."""
 
     job: JobSpec
@@ -59,10 +59,10 @@ class Attempt:
         self._limit_at = time.monotonic() + request.limit_s
 
     def interrupt(self) -> None:
-        """Makes `go` end soon with Interrupted."""
+        """Makes `go` end soon with StoppedError."""
         self._listener.interrupt()
 
-    def go(self) -> Ended:
+    def go(self) -> FinishedAttempt:
         """Does the run up to the end of its last task.
 
         Raises:
@@ -77,10 +77,10 @@ class Attempt:
             raise
         finally:
             for state in self.states.values():
-                quietly(state.station, "unfollow", name=state.place.process)
+                try_ask(state.station, "unfollow", name=state.place.process)
             self._listener.detach()
 
-    def _go(self) -> Ended:
+    def _go(self) -> FinishedAttempt:
         network, done_by = self._request.links.apply(self._request.spec, self.stations)
         prepared = prepare(self._request, self.folders)
         self.states = self._listener.states = prepared.states
@@ -91,7 +91,7 @@ class Attempt:
         self._finish()
         clocks = {name: ClockFit(before[name], station.probe_clock()) for name, station in self.stations.items()}
         tasks = list(self.states.values())
-        return Ended(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
+        return FinishedAttempt(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
         """Sees to it that every host that needs one has a warm process."""
@@ -112,7 +112,7 @@ class Attempt:
             if station.warm.failure:
                 words = self._listener.tail(station, "warm.log")
                 said = f"{station.warm.failure}: {words[-1]}" if words else station.warm.failure
-                raise AttemptFailed(said, Blame(name, command="the fork server", words=words))
+                raise AttemptError(said, FailureOrigin(name, command="the fork server", words=words))
 
     def _start(self, job: JobSpec) -> None:
         """Servers first, and workers when the servers are watched: else a quick job trains before it is sampled."""
@@ -173,12 +173,12 @@ class Attempt:
         """Ends every process of the attempt on the hosts that answer. Safe to call twice."""
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
-            quietly(state.station, "stop", names=[state.place.sampler], grace_s=2.0, timeout_s=15.0)
+            try_ask(state.station, "stop", names=[state.place.sampler], grace_s=2.0, timeout_s=15.0)
 
     def remove_folders(self) -> None:
         """Removes what the attempt has left on its hosts."""
         for name, station in self.stations.items():
-            quietly(station, "remove", path=self.folders[name], timeout_s=60.0)
+            try_ask(station, "remove", path=self.folders[name], timeout_s=60.0)
 
     def _stop_tasks(self, states: Iterable[TaskState]) -> None:
         """The ladder: SIGTERM, a grace, SIGKILL; a warm host's tasks through it, a container also by its name."""
@@ -206,14 +206,14 @@ class Attempt:
             if state.way == CONTAINER:
                 docker = self._request.hosts[state.station.name].docker
                 remove = [docker, "rm", "--force", self._starter.container_name(state)]
-                quietly(state.station, "run", argv=remove, limit_s=20.0, timeout_s=30.0)
+                try_ask(state.station, "run", argv=remove, limit_s=20.0, timeout_s=30.0)
 
     def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:
         """Waits for them; one that will not have ended is ended with its warm process."""
         self._listener.settle(lambda: all(state.over or state.station.lost for state in states), seconds)
         for state in states:
             if not state.over and state.station.lost is None and state.station.warm is not None:
-                quietly(state.station, "stop", names=[WARM], grace_s=2.0, timeout_s=20.0)
+                try_ask(state.station, "stop", names=[WARM], grace_s=2.0, timeout_s=20.0)
                 state.station.warm = None
 
     def _versions(self) -> dict[str, str]:

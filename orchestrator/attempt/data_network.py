@@ -1,8 +1,7 @@
-"""The data link of a run: addresses, whose traffic is read where, its condition, and what a probe measured of it.
+"""The data network of a run: addresses, where traffic is read, network conditions, and the probe that measures them.
 
-A condition is applied when it changes, probed once, and recorded as it was found and not as it was asked. The lab's is
-made by its keeper. On real hosts it is made by `tc`, as root or through `sudo -n`; the steward has the order to take it
-off, whatever ends it.
+A condition is set when it changes, probed once, and recorded as measured. In the lab its supervisor sets it. On real
+hosts `tc` does, as root or through `sudo -n`; the agent removes it, whatever ends the sweep.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.run_spec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.failure import Hopeless
+from driple.orchestrator.attempt.failure import PermanentError
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import Station
@@ -177,7 +176,7 @@ class NoShaper:
 
     def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
         if condition != NOTHING:
-            raise Hopeless(f"network condition {condition.label}: these hosts have no link to condition")
+            raise PermanentError(f"network condition {condition.label}: these hosts have no link to condition")
         return {}
 
     def clear(self, stations: Mapping[str, Station]) -> None:
@@ -219,14 +218,14 @@ class TcShaper:
         """Makes it on one host by what its kernel has; says which."""
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
         if nic is None:
-            raise Hopeless(
+            raise PermanentError(
                 f"{station.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
         tc = [*([] if station.facts.get("uid") == 0 else ["sudo", "-n"]), "tc", "qdisc"]
         there = station.ask("run", argv=["tc", "qdisc", "show", "dev", nic, "root"])["stdout"].split()
         if len(there) > 1 and there[1] not in _OWN_QDISCS:
-            raise Hopeless(
+            raise PermanentError(
                 f"{station.name}: {nic} has a qdisc of its own already ({there[1]}), which could not be given back "
                 "afterwards; take it off, or leave network: out"
             )
@@ -237,7 +236,7 @@ class TcShaper:
             if done["exit_code"] == 0:
                 return way
             words = words or " ".join(done["stderr"].split())
-        raise Hopeless(
+        raise PermanentError(
             f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
         )

@@ -12,7 +12,7 @@ SHOWN_LINES = 10
 
 
 @dataclass(frozen=True)
-class Blame:
+class FailureOrigin:
     """What is known of the process that failed."""
 
     host: str
@@ -23,33 +23,33 @@ class Blame:
     """The end of its log."""
 
 
-class AttemptFailed(RunFailed):
+class AttemptError(RunFailed):
     """One attempt at a run did not end well; another may."""
 
-    def __init__(self, reason: str, blame: Blame | None = None) -> None:
+    def __init__(self, reason: str, origin: FailureOrigin | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.blame = blame
+        self.origin = origin
 
     def lines(self) -> Sequence[str]:
-        if self.blame is None:
+        if self.origin is None:
             return [self.reason]
         lines = [self.reason]
-        if self.blame.command:
-            lines.append(f"  command on {self.blame.host}: {self.blame.command}")
-        lines += [f"  | {line}" for line in self.blame.words[-SHOWN_LINES:]]
+        if self.origin.command:
+            lines.append(f"  command on {self.origin.host}: {self.origin.command}")
+        lines += [f"  | {line}" for line in self.origin.words[-SHOWN_LINES:]]
         return lines
 
 
-class Hopeless(RunFailed):
+class PermanentError(RunFailed):
     """Another attempt would end as this one did."""
 
 
-class Interrupted(RunFailed):
+class StoppedError(RunFailed):
     """The user wants it to end."""
 
 
-def ended_how(exit_code: int | None) -> str:
+def exit_text(exit_code: int | None) -> str:
     """An exit code in words."""
     if exit_code is None:
         return "was not seen to end"

@@ -17,8 +17,8 @@ from driple.contracts.errors import CorruptRun, RunFailed
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
 from driple.contracts.run_dir import RunPaths, file_name, replacing
-from driple.orchestrator.attempt.attempt import Attempt, Ended
-from driple.orchestrator.attempt.failure import AttemptFailed, Interrupted
+from driple.orchestrator.attempt.attempt import Attempt, FinishedAttempt
+from driple.orchestrator.attempt.failure import AttemptError, StoppedError
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import Station
 
@@ -79,7 +79,7 @@ def previous_attempts(final: RunPaths) -> int:
         return 0
 
 
-def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str, str]:
+def fetch(ended: FinishedAttempt, stations: dict[str, Station], stage: Stage) -> dict[str, str]:
     """Brings every file of the attempt into the stage and verifies each against its host's checksum.
 
     Returns:
@@ -111,7 +111,7 @@ def fetch(ended: Ended, stations: dict[str, Station], stage: Stage) -> dict[str,
     }
 
 
-def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
+def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
     """Refuses a run in which some trace does not span the measured part of every worker.
 
     Args:
@@ -120,7 +120,7 @@ def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
         end_ns: likewise.
 
     Raises:
-        AttemptFailed: a sampler came late or ended early.
+        AttemptError: a sampler came late or ended early.
     """
     for state in ended.tasks:
         clock = ended.clocks[state.station.name]
@@ -130,10 +130,10 @@ def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
         # A worker that was done before the others has nothing more to be seen.
         if late_s > 0 or (early_s > 0 and not state.is_worker):
             how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
-            raise AttemptFailed(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
+            raise AttemptError(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
 
 
-def _fetch_host(name: str, ended: Ended, station: Station, stage: Stage) -> None:
+def _fetch_host(name: str, ended: FinishedAttempt, station: Station, stage: Stage) -> None:
     folder = ended.folders[name]
     sums = station.ask("sums", folder=folder, timeout_s=300.0)["files"]
     for state in ended.tasks:
@@ -172,7 +172,7 @@ def fetch_log(state: TaskState, station: Station, stage: Stage, sums: dict[str, 
     target.write_bytes(b"\n".join(parts))
 
 
-def completed(manifest: Manifest, ended: Ended) -> Manifest:
+def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
     """The manifest of a run that went well."""
     return replace(
         manifest,
@@ -196,7 +196,7 @@ def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Base
 
     One that the user stopped leaves nothing: it says nothing about the run.
     """
-    if isinstance(error, Interrupted) or not isinstance(error, RunFailed):
+    if isinstance(error, StoppedError) or not isinstance(error, RunFailed):
         stage.discard()
         return
     with suppress(OSError):  # a full disk: the first error is the one to tell

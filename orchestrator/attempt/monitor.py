@@ -16,7 +16,7 @@ from typing import Any
 
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.run_spec import RunSpec
-from driple.orchestrator.attempt.failure import AttemptFailed, Blame, Interrupted, ended_how
+from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, StoppedError, exit_text
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import Event, Station
@@ -42,7 +42,7 @@ class Listener:
         self._on_progress = on_progress
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._interrupted = False
-        self._failure: AttemptFailed | None = None
+        self._failure: AttemptError | None = None
         self._stations: dict[str, Station] = {}
 
     def attach(self, stations: Mapping[str, Station]) -> None:
@@ -57,7 +57,7 @@ class Listener:
             _route(station, lambda event: None)
 
     def interrupt(self) -> None:
-        """Makes `until` end with Interrupted. From any thread."""
+        """Makes `until` end with StoppedError. From any thread."""
         self._interrupted = True
         self._inbox.put(None)
 
@@ -65,18 +65,18 @@ class Listener:
         """Takes what hosts tell until `done`.
 
         Raises:
-            AttemptFailed: bad news, or `complaint` when the time is over.
+            AttemptError: bad news, or `complaint` when the time is over.
             HostError: a host was lost.
-            Interrupted: the user wants to stop.
+            StoppedError: the user wants to stop.
         """
         deadline = time.monotonic() + seconds
         while not done():
             left = deadline - time.monotonic()
             if left <= 0:
-                raise AttemptFailed(complaint())
+                raise AttemptError(complaint())
             self.take(min(left, TURN_S))
             if self._interrupted:
-                raise Interrupted("stopped by the user")
+                raise StoppedError("stopped by the user")
             if self._failure is not None:
                 self._hear_the_others()
                 raise self._with_words(self._failure)
@@ -99,14 +99,14 @@ class Listener:
         if event is not None:
             self._on(event)
 
-    def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptFailed:
+    def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptError:
         """A failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
-        return AttemptFailed(reason, Blame(state.station.name, state.task, state.command, code))
+        return AttemptError(reason, FailureOrigin(state.station.name, state.task, state.command, code))
 
     def tail(self, station: Station, path: str) -> tuple[str, ...]:
         """The end of a log, where the host can still be asked."""
-        answer = quietly(station, "tail", path=path, lines=10)
+        answer = try_ask(station, "tail", path=path, lines=10)
         return tuple((answer or {}).get("lines", ()))
 
     def _on(self, event: Event) -> None:
@@ -163,7 +163,7 @@ class Listener:
         if event.kind == "ended":
             state.sampler_over, state.sampler_exit = True, event.value["exit_code"]
             if not state.over and not state.summary:
-                how = ended_how(state.sampler_exit)
+                how = exit_text(state.sampler_exit)
                 self._fail(self.failed(state, f"the sampler of {state.where} {how}", sampler=True))
         elif event.kind == "said" and event.value["line"] == "ready":
             state.sampler_ready = True
@@ -176,15 +176,15 @@ class Listener:
     def _on_end(self, state: TaskState, exit_code: int | None) -> None:
         state.over, state.exit_code = True, exit_code
         if exit_code != 0:
-            self._fail(self.failed(state, f"{state.where} {ended_how(exit_code)}"))
+            self._fail(self.failed(state, f"{state.where} {exit_text(exit_code)}"))
 
-    def _fail(self, failure: AttemptFailed) -> None:
+    def _fail(self, failure: AttemptError) -> None:
         """Keeps the failure that tells most: of a task that speaks of itself, before one that misses another."""
         if self._failure is None or (self._is_echo(self._failure) and not self._is_echo(failure)):
             self._failure = failure
 
-    def _is_echo(self, failure: AttemptFailed) -> bool:
-        state = self.states.get(failure.blame.task) if failure.blame else None
+    def _is_echo(self, failure: AttemptError) -> bool:
+        state = self.states.get(failure.origin.task) if failure.origin else None
         return state is not None and ECHO in state.words
 
     def _hear_the_others(self) -> None:
@@ -192,24 +192,24 @@ class Listener:
         # What is known only now: who spoke of another.
         for state in self.states.values():
             if state.over and state.exit_code != 0:
-                self._fail(self.failed(state, f"{state.where} {ended_how(state.exit_code)}"))
+                self._fail(self.failed(state, f"{state.where} {exit_text(state.exit_code)}"))
 
-    def _with_words(self, failure: AttemptFailed) -> AttemptFailed:
+    def _with_words(self, failure: AttemptError) -> AttemptError:
         """Adds last words and the end of the log, as far as the host can still be asked."""
-        blame = failure.blame
-        if blame is None or blame.task not in self.states:
+        origin = failure.origin
+        if origin is None or origin.task not in self.states:
             return failure
-        state = self.states[blame.task]
+        state = self.states[origin.task]
         about_sampler = "sampler" in failure.reason
         path = state.place.sampler_log if about_sampler else f"{state.place.out}/stderr.log"
         words = self.tail(state.station, path)
         telling = [line for line in words if not NOISE.search(line)]
         said = state.words if state.words and not about_sampler else (telling[-1] if telling else "")
-        looked = quietly(state.station, "look", nics=["lo"])
+        looked = try_ask(state.station, "look", nics=["lo"])
         if looked and looked["disk_free_bytes"] < FULL_BYTES:  # who could not write could not say so either
-            said = f"the disk of {blame.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
+            said = f"the disk of {origin.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
-        return AttemptFailed(reason, Blame(blame.host, blame.task, state.command, blame.exit_code, words))
+        return AttemptError(reason, FailureOrigin(origin.host, origin.task, state.command, origin.exit_code, words))
 
 
 def _route(station: Station, listener: Callable[[Event], None]) -> None:
@@ -227,7 +227,7 @@ def _route(station: Station, listener: Callable[[Event], None]) -> None:
     station.attach(deliver)
 
 
-def quietly(station: Station, do: str, *, timeout_s: float = 10.0, **values: Any) -> Any:
+def try_ask(station: Station, do: str, *, timeout_s: float = 10.0, **values: Any) -> Any:
     """Asks for what is wanted and not needed: a host that does not answer then changes nothing."""
     if station.lost is not None:
         return None

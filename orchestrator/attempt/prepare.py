@@ -18,7 +18,7 @@ from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, Ta
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.config.placement import PlacedTask
 from driple.orchestrator.hosts.agent_client import Station
 
 HOUR_S = 3600.0
@@ -35,7 +35,7 @@ class Request:
 
     spec: RunSpec
     run_id: str
-    placed: Sequence[Placed]
+    placed: Sequence[PlacedTask]
     hosts: Mapping[str, HostSpec]
     stations: Mapping[str, Station]
     links: Links
@@ -70,7 +70,7 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
     Raises:
         HostError: a host lacks something; says what, and the remedy.
     """
-    by_host: dict[str, list[Placed]] = {}
+    by_host: dict[str, list[PlacedTask]] = {}
     for item in request.placed:
         by_host.setdefault(item.host, []).append(item)
     with ThreadPoolExecutor(max_workers=min(16, len(by_host))) as pool:
@@ -115,7 +115,7 @@ def read_code(folder: Path, spec: RunSpec) -> bytes | None:
         raise RunFailed(f"model {path}: {error.strerror}") from None
 
 
-def _check(request: Request, name: str, placed: Sequence[Placed]) -> None:
+def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     """Refuses a host that lacks what the run needs, before anything is started. Asks each host once in a sweep."""
     station, spec = request.stations[name], request.hosts[name]
     if not station.found:
@@ -162,7 +162,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
             request.stations[name].host.put(request.code, f"{folder}/{CODE_FILE}")
 
 
-def _state(request: Request, item: Placed, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
+def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
     host, station = request.hosts[item.host], request.stations[item.host]
     place = TaskPlace(item.task, folders[item.host])
     way = CONTAINER if host.image else PYTHON if request.cold else WARM

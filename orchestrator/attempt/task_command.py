@@ -13,7 +13,7 @@ from typing import Any
 
 from driple.contracts.errors import RunFailed
 from driple.contracts.run_dir import file_name
-from driple.orchestrator.attempt.failure import ended_how
+from driple.orchestrator.attempt.failure import exit_text
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import Event, Station
 
@@ -105,7 +105,7 @@ class ForkServer:
         """Updates the state from an event. Called for every event, also while no attempt listens."""
         if event.kind == "ended":
             self.ready = False
-            self.failure = f"the fork server on {event.host} {ended_how(event.value['exit_code'])}"
+            self.failure = f"the fork server on {event.host} {exit_text(event.value['exit_code'])}"
         elif "ready" in fork_server_message(event):
             self.ready = True
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload
@@ -15,7 +17,7 @@ from driple.orchestrator.config.inventory import Inventory, read_hosts
 from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     Faults,
     choice,
     delay_ms,
@@ -28,6 +30,7 @@ from driple.orchestrator.config.validation import (
     text,
 )
 from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
+from driple.orchestrator.config.yaml_nodes import node_of
 from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 KEYS: dict[str, str] = {
@@ -53,6 +56,7 @@ KEYS: dict[str, str] = {
 NETWORK_AXES = {"rate": rate_mbit, "delay": delay_ms, "loss": loss_pct}
 MAX_RUNS = MAX_COMBINATIONS
 
+MAPPING = "<mapping>"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -89,14 +93,22 @@ class Experiment:
     retry_wait_s: float
 
 
-def load_experiment(path: Path) -> Experiment:
+def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
     """Reads and checks an experiment file and the files it names.
+
+    Args:
+        source: the file, or its content. Files that a content names are relative to the current folder.
 
     Raises:
         FileFaults: with every fault, each with its file, line and place.
     """
     faults = Faults()
-    root = open_document(path, str(path), faults)
+    if isinstance(source, Mapping):
+        path = Path(MAPPING)
+        root: At | None = At(node_of(source), "", MAPPING, faults)
+    else:
+        path = source
+        root = open_document(path, str(path), faults)
     if root is None or not isinstance(root.value, dict):
         if root is not None:
             root.fault(
@@ -141,7 +153,7 @@ def _name(root: At, at: At | None, path: Path) -> str:
     def safe(value: object) -> str:
         value = str(value) if type(value) is int else value  # name: 2026
         if not isinstance(value, str) or not _NAME.fullmatch(value):
-            raise Expected("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
+            raise ExpectedError("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
         return value
 
     if at is None and not _NAME.fullmatch(path.stem):

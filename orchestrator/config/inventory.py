@@ -16,7 +16,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.setting import CPU, PCIE, Setting
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     Faults,
     existing_file,
     integer,
@@ -160,19 +160,19 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
 def _word(value: object) -> str:
     """A host name, address or login: nothing that ssh or a shell could take for something else."""
     if not isinstance(value, str) or not re.fullmatch(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", value):
-        raise Expected("a name or address without spaces, slashes and a leading dash")
+        raise ExpectedError("a name or address without spaces, slashes and a leading dash")
     return value
 
 
 def _absolute(value: object) -> str:
     if not isinstance(value, str) or not value.startswith(("/", "~/")):
-        raise Expected("a folder that begins with / or ~/")
+        raise ExpectedError("a folder that begins with / or ~/")
     return value
 
 
 def _memory(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmg]", value):
-        raise Expected("a number with k, m or g, such as 16g")
+        raise ExpectedError("a number with k, m or g, such as 16g")
     return value
 
 
@@ -181,7 +181,7 @@ def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
         keys["image"].fault("a task runs in an image or with a python, not both")
     try:
         _word(name)
-    except Expected as error:
+    except ExpectedError as error:
         at.fault(f"expected {error} as key")
 
     def optional(key: str, parse: Callable[[object], str] = text) -> str | None:
@@ -227,7 +227,7 @@ def _read_networks(at: At) -> dict[str, Link]:
     for network, entry in at.entries().items():
         try:
             if Setting(CPU, 1, 1, network).one_machine:
-                raise Expected("a link rate")
+                raise ExpectedError("a link rate")
         except BadInput:
             entry.fault("expected the network of a setting as key: 100m, 1g, 40g")
         keys = entry.keys(NETWORK_KEYS)

@@ -27,7 +27,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTask:
     """One task in its place."""
 
     task: str
@@ -36,7 +36,7 @@ class Placed:
     """Index on its host; None for a server, or where the device is the CPU."""
 
 
-def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Placed, ...]:
+def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[PlacedTask, ...]:
     """Places every task of a setting, in the order of `Setting.tasks`.
 
     Raises:
@@ -67,7 +67,7 @@ def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Place
     return _place_spread(setting, policy.machines, hosts, inventory)
 
 
-def together(placed: Sequence[Placed]) -> tuple[tuple[str, ...], ...]:
+def together(placed: Sequence[PlacedTask]) -> tuple[tuple[str, ...], ...]:
     """Which tasks share a host: what of a placement belongs to a run's identity."""
     groups: dict[str, list[str]] = {}
     for item in placed:
@@ -77,7 +77,7 @@ def together(placed: Sequence[Placed]) -> tuple[tuple[str, ...], ...]:
 
 def _place_spread(
     setting: Setting, machines: int | None, hosts: Sequence[HostSpec], inventory: Inventory
-) -> tuple[Placed, ...]:
+) -> tuple[PlacedTask, ...]:
     """Round robin over hosts, servers first; a worker passes over hosts whose GPUs are taken."""
     if machines and machines > len(setting.tasks):
         raise BadInput(f"{setting} has {len(setting.tasks)} tasks, and cannot be spread over {machines} hosts")
@@ -114,7 +114,7 @@ def _ring(setting: Setting, hosts: Sequence[HostSpec], count: int) -> Sequence[H
 
 def _place_explicitly(
     setting: Setting, by_host: Mapping[str, Sequence[str]], hosts: Sequence[HostSpec], inventory: Inventory
-) -> tuple[Placed, ...]:
+) -> tuple[PlacedTask, ...]:
     # A host without the setting's GPU can still hold servers, so of written hosts only the network counts here.
     by_name = {host.name: host for host in inventory.hosts or hosts}
     all_tasks = setting.tasks
@@ -145,7 +145,7 @@ def _place_explicitly(
     return _fill(setting, {task: chosen[task] for task in all_tasks})
 
 
-def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[Placed, ...]:
+def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[PlacedTask, ...]:
     """Gives each worker the next GPU of its host."""
     taken: dict[str, int] = {}
     placed = []
@@ -158,7 +158,7 @@ def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[Placed, ...
                 raise BadInput(f"host {host.name!r} has {_gpus(len(indices), setting.device)}, too few for its workers")
             gpu = indices[position]
             taken[host.name] = position + 1
-        placed.append(Placed(task, host.name, gpu))
+        placed.append(PlacedTask(task, host.name, gpu))
     return tuple(placed)
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 MAX_FAULTS = 1000
 
 
-class Expected(BadInput):
+class ExpectedError(BadInput):
     """A value is not what its key wants; the text says what that is, like `a positive integer`."""
 
 
@@ -70,7 +70,7 @@ class At:
             return otherwise
         try:
             return parse(self.value)
-        except Expected as error:
+        except ExpectedError as error:
             self.fault(f"expected {error}, got {shown(self.value)}")
         except BadInput as error:
             self.fault(str(error))
@@ -154,7 +154,7 @@ def _kind(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
 
 
-# Scalars. Each takes the document's value and returns a checked one, or raises Expected with what it wants.
+# Scalars. Each takes the document's value and returns a checked one, or raises ExpectedError with what it wants.
 
 LARGEST = 2**31 - 1
 _UNITS = {
@@ -171,7 +171,7 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z%]+)", re.ASCII)
 def text(value: object) -> str:
     """Any text that is not empty."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise Expected("a text")
+        raise ExpectedError("a text")
     return value
 
 
@@ -184,7 +184,7 @@ def integer(lowest: int, highest: int = LARGEST) -> Callable[[object], int]:
 
     def parse(value: object) -> int:
         if type(value) is not int or not lowest <= value <= highest:
-            raise Expected(wanted)
+            raise ExpectedError(wanted)
         return value
 
     return parse
@@ -195,7 +195,7 @@ def number(lowest: float, highest: float) -> Callable[[object], float]:
 
     def parse(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
-            raise Expected(f"a number from {lowest:g} to {highest:g}")
+            raise ExpectedError(f"a number from {lowest:g} to {highest:g}")
         return float(value)
 
     return parse
@@ -216,7 +216,7 @@ def _quantity(kind: str, value: object) -> float:
     units, wanted = _UNITS[kind]
     match = _QUANTITY.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if match is None or match[2] not in units:
-        raise Expected(wanted)
+        raise ExpectedError(wanted)
     return float(match[1]) * units[match[2]]
 
 
@@ -224,7 +224,7 @@ def duration_s(value: object) -> float:
     """A duration above zero, in seconds."""
     seconds = _quantity("duration", value)
     if not 0 < seconds <= 30 * 24 * 3600:
-        raise Expected("a duration above 0 and at most 30 days")
+        raise ExpectedError("a duration above 0 and at most 30 days")
     return round(seconds, 6)
 
 
@@ -232,7 +232,7 @@ def delay_ms(value: object) -> float:
     """A network delay in milliseconds; 0 is none."""
     milliseconds = 0.0 if value in (0, "0") and value is not False else _quantity("duration", value) * 1000
     if milliseconds > 60_000:
-        raise Expected("a delay of at most 60s")
+        raise ExpectedError("a delay of at most 60s")
     return round(milliseconds, 6)
 
 
@@ -240,7 +240,7 @@ def rate_mbit(value: object) -> float:
     """A rate above zero, in Mbit/s."""
     rate = _quantity("rate", value)
     if not 0 < rate <= 1_000_000:
-        raise Expected("a rate above 0 and at most 1000gbit")
+        raise ExpectedError("a rate above 0 and at most 1000gbit")
     return round(rate, 6)
 
 
@@ -248,5 +248,5 @@ def loss_pct(value: object) -> float:
     """A share of lost packets, in percent; 0 is none."""
     percent = 0.0 if value in (0, "0") and value is not False else _quantity("share", value)
     if percent >= 100:
-        raise Expected("a loss below '100%'")
+        raise ExpectedError("a loss below '100%'")
     return round(percent, 6)

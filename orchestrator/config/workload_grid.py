@@ -27,7 +27,7 @@ from driple.contracts.run_spec import SHARDINGS, STRATEGIES, UPDATES, Workload
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, ordinary_size
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     choice,
     existing_file,
     integer,
@@ -45,7 +45,7 @@ _OWN_MODEL = re.compile(r"(?P<file>[^\s:]+\.py):(?P<function>[A-Za-z_]\w*)", re.
 def model_name(value: object) -> str:
     """A model of the zoo, or `file.py:function`."""
     if not isinstance(value, str):
-        raise Expected("a model of the zoo or file.py:function")
+        raise ExpectedError("a model of the zoo or file.py:function")
     if value not in MODELS and not _OWN_MODEL.fullmatch(value):
         raise UnknownName("model", value, (*MODELS, "file.py:function"))
     return value

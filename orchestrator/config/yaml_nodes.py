@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ class Node:
 
     value: Any
     """A scalar, a list of Nodes, or a dict of text to Node."""
-    line: int
+    line: int | None
+    """None for a value that comes from no file."""
     size: int = 1
     """Number of nodes below and including this one, aliases counted each time they are used."""
     depth: int = 1
@@ -49,6 +51,15 @@ class Node:
         if isinstance(self.value, dict):
             return {key: node.plain() for key, node in self.value.items()}
         return self.value
+
+
+def node_of(value: Any) -> Node:
+    """Plain Python values as nodes. Anything that is not a scalar becomes its text, such as a Path or a Setting."""
+    if isinstance(value, Mapping):
+        return Node({str(key): node_of(item) for key, item in value.items()}, None)
+    if isinstance(value, (list, tuple)):
+        return Node([node_of(item) for item in value], None)
+    return Node(value if value is None or isinstance(value, (str, int, float)) else str(value), None)
 
 
 def read_file(path: Path, name: str) -> Node:
@@ -191,7 +202,7 @@ class _Builder:
         if event.tag is not None:
             raise self.fault(line, f"tag {shown(event.tag)}: tags are not used here; write the plain value")
 
-    def fault(self, line: int, message: str) -> FileFaults:
+    def fault(self, line: int | None, message: str) -> FileFaults:
         return FileFaults([Fault(self.name, line, "", message)])
 
 

@@ -39,7 +39,7 @@ class _State:
     refused: str | None = None
 
 
-class Fleet:
+class HostPool:
     """Every host of a sweep, by name."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Fleet:
                 if not state.lent and state.refused is None and state.aside_until <= now
             )
 
-    def hopeful(self, patience_s: float) -> tuple[HostSpec, ...]:
+    def usable_later(self, patience_s: float) -> tuple[HostSpec, ...]:
         """Those that can be lent now or later: not refused, and not lost for longer than `patience_s`."""
         now = time.monotonic()
         with self._lock:
@@ -83,7 +83,7 @@ class Fleet:
                 if state.refused is None and (state.lost_since is None or now - state.lost_since < patience_s)
             )
 
-    def troubles(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why hosts are not there, a line each."""
         with self._lock:
             return [

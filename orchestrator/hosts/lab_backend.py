@@ -39,13 +39,13 @@ class LabBackend(Backend):
     def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
         from driple.orchestrator.attempt.data_network import LOOPBACK
         from driple.orchestrator.hosts.local_backend import this_machine
-        from driple.orchestrator.lab.lab_client import Lab, LabImpossible
+        from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError
 
         count = max(len(self.hosts_for(setting)) for setting in experiment.settings)
         rates = [setting.link_mbit for setting in experiment.settings if setting.link_mbit is not None]
         try:
             lab = Lab.start(hosts=count, rate_mbit=float(max(rates)) if rates else None)
-        except LabImpossible as error:
+        except LabUnavailableError as error:
             log.warning(
                 "NO LAB: %s. All tasks run as processes of this machine and communicate over its loopback interface, "
                 "not over the links of %s. run.json records it, and datasets leave these runs out.",
@@ -91,14 +91,14 @@ class _LabShaper:
         self._lab = lab
 
     def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
-        from driple.orchestrator.attempt.failure import Hopeless
+        from driple.orchestrator.attempt.failure import PermanentError
 
         try:
             return dict(self._lab.shape(condition, float(setting.link_mbit or 0)))
         except HostError:
             raise
         except RunFailed as error:
-            raise Hopeless(f"network condition {condition.label or 'of the link itself'}: {error}") from None
+            raise PermanentError(f"network condition {condition.label or 'of the link itself'}: {error}") from None
 
     def clear(self, stations: Mapping[str, Station]) -> None:
         return None  # the links are removed with the lab

@@ -1,4 +1,4 @@
-"""The wires: a namespace per host, and two bridges in the keeper's own, one for data and one for management."""
+"""The wires: a namespace per host, and two bridges in the supervisor's own, one for data and one for management."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NICS = {"data": DATA_NIC, "mgmt": MANAGEMENT_NIC}
 
 
 class Network:
-    """Bridges and hosts' interfaces. Made and used in the keeper's network namespace, never in the machine's."""
+    """Bridges and hosts' interfaces. Made and used in the supervisor's network namespace, never in the machine's."""
 
     def __init__(self) -> None:
         self._namespaces: dict[int, int] = {}
@@ -82,7 +82,7 @@ class Network:
         if namespace is None:
             return
         # By name and at once: the kernel takes interfaces down some time after the last user of a namespace is gone.
-        with suppress(tools.ToolFailed):
+        with suppress(tools.ToolError):
             tools.run(Batch("ip", [f"link del {port_name(number, link)}" for link in LINKS]))
         os.close(namespace)
 
@@ -100,7 +100,7 @@ class Network:
         for process in started:
             try:
                 tools.finish(process)
-            except tools.ToolFailed as failure:
+            except tools.ToolError as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]

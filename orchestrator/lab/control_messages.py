@@ -1,4 +1,4 @@
-"""How a client asks the keeper: one connection, one JSON line each way, and perhaps an open socket with the answer."""
+"""Requests to the supervisor: a connection each, one JSON line each way; an answer can carry an open socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def path_of(folder_fd: int, name: str) -> str:
 
 
 def call(path: Path, timeout_s: float) -> socket.socket:
-    """A connection to the keeper that answers at `path`; OSError if none does."""
+    """A connection to the supervisor that answers at `path`; OSError if none does."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""The keeper's ear: answers clients on a Unix socket, one thread for all, until the lab is to end."""
+"""The supervisor's ear: answers clients on a Unix socket, one thread for all, until the lab is to end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from driple.contracts.errors import DripleError
 from driple.orchestrator.lab import control_messages
-from driple.orchestrator.lab.host_process import BootFailed
-from driple.orchestrator.lab.tools import ToolFailed
+from driple.orchestrator.lab.host_process import BootError
+from driple.orchestrator.lab.tools import ToolError
 
 Action = Callable[[Mapping[str, Any]], object]
 _LOOK_S = 2.0
@@ -26,7 +26,7 @@ _REPLY_LIMIT_S = 5.0
 
 
 @dataclass
-class _Asker:
+class _Client:
     """A client that has called and whose question is not complete."""
 
     line: socket.socket
@@ -34,7 +34,7 @@ class _Asker:
 
 
 @dataclass
-class _Dialling:
+class _Connecting:
     """A connection to a host on its way, and who waits for it."""
 
     line: socket.socket
@@ -57,7 +57,7 @@ class Server:
         self._actions = actions
         self._address = address
         self._selector = selectors.DefaultSelector()
-        self._dialling: list[_Dialling] = []
+        self._dialling: list[_Connecting] = []
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(control_messages.path_of(folder, path.name))
@@ -77,9 +77,9 @@ class Server:
             for key, _ in events:
                 if key.fileobj is self._listener:
                     self._accept()
-                elif isinstance(key.data, _Dialling):
+                elif isinstance(key.data, _Connecting):
                     self._connected(key.data)
-                elif isinstance(key.data, _Asker):
+                elif isinstance(key.data, _Client):
                     if self._hear(key.data):
                         return key.data.line
                 else:
@@ -91,9 +91,9 @@ class Server:
     def _accept(self) -> None:
         line, _ = self._listener.accept()
         line.setblocking(False)
-        self._selector.register(line, selectors.EVENT_READ, _Asker(line))
+        self._selector.register(line, selectors.EVENT_READ, _Client(line))
 
-    def _hear(self, asker: _Asker) -> bool:
+    def _hear(self, asker: _Client) -> bool:
         """Reads; answers once the line is complete. True if the lab is to end."""
         try:
             part = asker.line.recv(65536)
@@ -119,7 +119,7 @@ class Server:
                 self._dial(line, request["host"], float(request["timeout_s"]))
                 return False
             answer: dict[str, object] = {"ok": self._actions[request["do"]](request)}
-        except (ToolFailed, BootFailed, DripleError, OSError) as error:
+        except (ToolError, BootError, DripleError, OSError) as error:
             answer = {"failed": str(error)}
         except Exception as error:  # a question that we do not understand must not cost a lab that runs
             traceback.print_exc()
@@ -131,14 +131,14 @@ class Server:
         host = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         host.setblocking(False)
         host.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        dialling = _Dialling(line, host, name, time.monotonic() + timeout_s)
+        dialling = _Connecting(line, host, name, time.monotonic() + timeout_s)
         result = host.connect_ex(self._address(name))
         self._dialling.append(dialling)
         self._selector.register(host, selectors.EVENT_WRITE, dialling)
         if result not in (0, errno.EINPROGRESS):
             self._give_up(dialling, os.strerror(result))
 
-    def _connected(self, dialling: _Dialling) -> None:
+    def _connected(self, dialling: _Connecting) -> None:
         result = dialling.host.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if result:
             self._give_up(dialling, os.strerror(result))
@@ -148,12 +148,12 @@ class Server:
         _reply(dialling.line, {"ok": None}, [dialling.host.fileno()])
         dialling.host.close()
 
-    def _give_up(self, dialling: _Dialling, why: str) -> None:
+    def _give_up(self, dialling: _Connecting, why: str) -> None:
         self._forget(dialling)
         dialling.host.close()
         _reply(dialling.line, {"lost": f"{dialling.name}: {why}"})
 
-    def _forget(self, dialling: _Dialling) -> None:
+    def _forget(self, dialling: _Connecting) -> None:
         self._selector.unregister(dialling.host)
         self._dialling.remove(dialling)
 

@@ -1,4 +1,4 @@
-"""A host's processes: from a fork of the keeper, through the namespaces, to sshd as the host's PID 1."""
+"""A host's processes: from a fork of the supervisor, through the namespaces, to sshd as the host's PID 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOOT_LIMIT_S = 20.0
 _LISTENS = f":{PORT:04X} 00000000:0000 0A"
 
 
-class BootFailed(Exception):
+class BootError(Exception):
     """A host did not come up."""
 
 
@@ -46,7 +46,7 @@ def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
 
 
 def finish(booting: Booting, files: LabFiles) -> int:
-    """Waits until the host's sshd listens; returns the PID of its first process, as the keeper sees it."""
+    """Waits until the host's sshd listens; returns the PID of its first process, as the supervisor sees it."""
     deadline = time.monotonic() + BOOT_LIMIT_S
     said = _read_all(booting.report, deadline)
     if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def finish(booting: Booting, files: LabFiles) -> int:
         words["error"] = "sshd does not listen: " + (tools.one_line(log.read_bytes()) if log.exists() else "")
     if pid:
         end(pid)
-    raise BootFailed(f"{booting.name}: {words.get('error', 'its first process ended without a word')}")
+    raise BootError(f"{booting.name}: {words.get('error', 'its first process ended without a word')}")
 
 
 def _read_all(descriptor: int, deadline: float) -> str:
@@ -86,7 +86,7 @@ def _listeners(pid: int) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether a host's first process, a child of the keeper, still runs."""
+    """Whether a host's first process, a child of the supervisor, still runs."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:
@@ -105,7 +105,7 @@ def end(pid: int, limit_s: float = 5.0) -> None:
 def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> NoReturn:
     try:
         _become_host(plan, files, name, network, writer)
-    except BaseException as error:  # the fork must never return into the keeper's code
+    except BaseException as error:  # the fork must never return into the supervisor's code
         words = " ".join(f"{error or type(error).__name__}".split())
         os.write(writer, f"error {words}\n".encode())
     finally:
@@ -113,7 +113,7 @@ def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: in
 
 
 def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> None:
-    # What the keeper ignores, or was started to ignore, every process of the host would ignore too.
+    # What the supervisor ignores, or was started to ignore, every process of the host would ignore too.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -124,7 +124,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
     if offset_s is not None:
         _shift_clock(offset_s)
     socket.sethostname(name)
-    mounts.dress_host(plan, files)
+    mounts.mount_host_files(plan, files)
     first = os.fork()
     if first:
         os.write(writer, f"pid {first}\n".encode())
@@ -133,7 +133,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
     for stream in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     if plan.uid != 0:
-        linux_calls.be_user(plan.uid, plan.gid)
+        linux_calls.switch_user(plan.uid, plan.gid)
     log = str(files.host(name, "sshd.log"))
     program = tools.tool("sshd")
     words = [program, "-D", "-f", str(files.host(name, "sshd_config")), "-E", log]
@@ -149,4 +149,4 @@ def _shift_clock(offset_s: float) -> None:
         text = "".join(f"{clock} {whole} {rest_ns}\n" for clock in ("monotonic", "boottime"))
         Path("/proc/self/timens_offsets").write_text(text)
     except OSError as error:
-        raise BootFailed(f"a clock that is {offset_s:g} s off: this kernel refuses ({error.strerror})") from None
+        raise BootError(f"a clock that is {offset_s:g} s off: this kernel refuses ({error.strerror})") from None

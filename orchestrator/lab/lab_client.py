@@ -18,10 +18,10 @@ from driple.contracts.errors import BadInput, HostLost, RunFailed, UnknownName
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab import control_messages
 from driple.orchestrator.lab import lab_folder as folders
-from driple.orchestrator.lab.lab_start import LabImpossible, caller, launch
+from driple.orchestrator.lab.lab_start import LabUnavailableError, caller, launch
 from driple.orchestrator.lab.layout import DATA_NIC, LINKS, LabFiles, LabPlan
 
-__all__ = ["DEFAULT_NAME", "Lab", "LabImpossible", "living_labs"]
+__all__ = ["DEFAULT_NAME", "Lab", "LabUnavailableError", "living_labs"]
 
 DEFAULT_NAME = "lab"
 """Of a detached lab."""
@@ -76,7 +76,7 @@ class Lab:
             name: of its folder; a detached one is found by it.
 
         Raises:
-            LabImpossible: not on this machine; the message says why.
+            LabUnavailableError: not on this machine; the message says why.
         """
         plan = LabPlan(
             hosts=hosts,
@@ -185,7 +185,7 @@ class Lab:
         return dict(answer)
 
     @property
-    def keeper_pid(self) -> int:
+    def supervisor_pid(self) -> int:
         """The process with which the lab lives and dies."""
         with self._call(5.0) as line:
             return control_messages.other_side(line)
@@ -202,15 +202,15 @@ class Lab:
         try:
             line = control_messages.call(self._files.socket, _END_LIMIT_S)
         except OSError:
-            return  # its keeper is gone
+            return  # its supervisor is gone
         with line:
-            keeper = control_messages.other_side(line)
+            supervisor = control_messages.other_side(line)
             try:
                 control_messages.send(line, {"do": "down"})
                 control_messages.receive(line)
             except TimeoutError:
                 with suppress(ProcessLookupError):
-                    os.kill(keeper, signal.SIGKILL)
+                    os.kill(supervisor, signal.SIGKILL)
             except OSError:
                 pass  # it ended before it had heard us
 
@@ -222,7 +222,7 @@ class Lab:
         try:
             process.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()  # unshare takes the keeper with it, and the keeper everything else
+            process.kill()  # unshare takes the supervisor with it, and the supervisor everything else
             process.wait()
 
     def _host(self, name: str) -> Mapping[str, Any]:
@@ -234,7 +234,9 @@ class Lab:
         try:
             return control_messages.call(self._files.socket, timeout_s)
         except OSError as error:
-            raise RunFailed(f"the lab {self.name!r} is gone: its keeper does not answer ({error.strerror})") from None
+            raise RunFailed(
+                f"the lab {self.name!r} is gone: its supervisor does not answer ({error.strerror})"
+            ) from None
 
     def _ask(self, question: Mapping[str, object], timeout_s: float = _ACTION_LIMIT_S) -> tuple[Any, list[int]]:
         """One connection for each question, so that threads never wait for one another's answers."""

@@ -1,6 +1,6 @@
 """Where labs keep their folders, which of them live, and how those of dead ones are cleared away.
 
-A lab's folder is locked (flock) by its starter and then by its keeper. The kernel gives the lock back however they
+A lab's folder is locked (flock) by its starter and then by its supervisor. The kernel gives the lock back however they
 end, so a folder that can be locked belongs to nobody.
 """
 
@@ -36,7 +36,7 @@ def path_of(name: str) -> Path:
 
 def name_of(folder: Path) -> str:
     """The lab's name."""
-    return folder.name.split("-", 3)[3]  # not by our own prefix: the keeper of a plain user has another user's number
+    return folder.name.split("-", 3)[3]  # our prefix has the user's number, which differs inside a user namespace
 
 
 def living() -> list[Path]:
@@ -69,7 +69,7 @@ def _clear(folder: Path) -> bool:
 
 @contextmanager
 def made(folder: Path) -> Iterator[int]:
-    """Makes a lab's folder; yields the descriptor that holds its lock, for the keeper to inherit.
+    """Makes a lab's folder; yields the descriptor that holds its lock, for the supervisor to inherit.
 
     Raises:
         BadInput: a lab of that name runs.

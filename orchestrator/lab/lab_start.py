@@ -1,4 +1,4 @@
-"""Starts a keeper in namespaces of its own, and says in words why where it cannot."""
+"""Starts a supervisor in namespaces of its own, and says in words why where it cannot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START_LIMIT_S = 30.0
 _SECONDS_PER_HOST = 1.0
 
 
-class LabImpossible(RunFailed):
+class LabUnavailableError(RunFailed):
     """This machine cannot have a lab: a program is missing, or namespaces are forbidden."""
 
 
@@ -31,7 +31,9 @@ def caller() -> dict[str, object]:
     try:
         account = pwd.getpwuid(os.getuid())
     except KeyError:
-        raise LabImpossible(f"no lab: user {os.getuid()} has no account, and sshd logs in none without one") from None
+        raise LabUnavailableError(
+            f"no lab: user {os.getuid()} has no account, and sshd logs in none without one"
+        ) from None
     # A service account has a shell that shows everybody the door.
     shell = account.pw_shell if not account.pw_shell.endswith(("nologin", "false")) else "/bin/sh"
     path = os.environ.get("PATH", os.defpath)
@@ -48,11 +50,11 @@ def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
     """Starts a lab and returns when its hosts are up.
 
     Raises:
-        LabImpossible: with the cause in words; nothing is left.
+        LabUnavailableError: with the cause in words; nothing is left.
     """
     absent = tools.missing()
     if absent is not None:
-        raise LabImpossible(f"no lab: {absent}")
+        raise LabUnavailableError(f"no lab: {absent}")
     with folders.made(folder) as lock:
         files = LabFiles(folder)
         files.plan.write_text(json.dumps(asdict(plan)))
@@ -61,7 +63,7 @@ def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
         trouble = _wait(process, START_LIMIT_S + _SECONDS_PER_HOST * plan.hosts)
         if trouble is None:
             return process
-        raise LabImpossible(f"no lab: {trouble or _reason(files)}")
+        raise LabUnavailableError(f"no lab: {trouble or _reason(files)}")
     except BaseException:
         _close(process)
         with suppress(subprocess.TimeoutExpired):
@@ -108,7 +110,7 @@ def _start(plan: LabPlan, files: LabFiles, lock: int) -> subprocess.Popen[bytes]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
-    """None once the lab is up; else what the keeper said, which may be nothing."""
+    """None once the lab is up; else what the supervisor said, which may be nothing."""
     assert process.stdout is not None
     deadline = time.monotonic() + limit_s
     said = b""
@@ -132,10 +134,10 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(files: LabFiles) -> str:
-    """Why the keeper did not even start."""
+    """Why the supervisor did not even start."""
     with suppress(OSError):
         said = tools.one_line(files.log.read_bytes())
         if "unshare" in said:
             return f"namespaces are forbidden here ({said}); root may make them, or see docs/LAB.md"
-        return said or "the keeper ended without a word"
-    return "the keeper ended without a word"
+        return said or "the supervisor ended without a word"
+    return "the supervisor ended without a word"

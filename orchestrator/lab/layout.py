@@ -19,7 +19,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 @dataclass(frozen=True)
 class LabPlan:
-    """All that the keeper is told."""
+    """All that the supervisor is told."""
 
     hosts: int
     user: str
@@ -71,12 +71,12 @@ def management_address(number: int) -> str:
 
 
 def port_name(number: int, link: str) -> str:
-    """The bridge's end of a host's link, in the keeper's namespace."""
+    """The bridge's end of a host's link, in the supervisor's namespace."""
     return f"{link}-lab{number}"
 
 
 def hardware_address(number: int, link: str) -> str:
-    """Fixed, so that a host that was revived is the same one to its neighbours; number 0 is the keeper itself."""
+    """Fixed, so that a host that was revived is the same one to its neighbours; number 0 is the supervisor itself."""
     return f"02:d1:00:{LINKS.index(link):02x}:00:{number:02x}"
 
 
@@ -88,18 +88,18 @@ class LabFiles:
 
     @property
     def plan(self) -> Path:
-        """Written by the client, read by the keeper."""
+        """Written by the client, read by the supervisor."""
         return self.folder / "plan.json"
 
     @property
     def socket(self) -> Path:
-        """Where the keeper answers."""
+        """Where the supervisor answers."""
         return self.folder / "control"
 
     @property
     def log(self) -> Path:
-        """What the keeper says on stderr."""
-        return self.folder / "keeper.log"
+        """What the supervisor says on stderr."""
+        return self.folder / "supervisor.log"
 
     @property
     def key(self) -> Path:

@@ -60,7 +60,7 @@ def new_network() -> int:
         os.close(home)
 
 
-def be_user(uid: int, gid: int) -> None:
+def switch_user(uid: int, gid: int) -> None:
     """Makes the root of a user namespace with one user that user again, in a namespace inside.
 
     sshd needs it: as root it insists on groups and accounts that such a namespace cannot have.

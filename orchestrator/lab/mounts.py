@@ -15,7 +15,7 @@ from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address
 _PLAIN = linux_calls.NO_SUID | linux_calls.NO_DEVICES
 
 
-def dress_lab(plan: LabPlan, files: LabFiles) -> None:
+def mount_lab_files(plan: LabPlan, files: LabFiles) -> None:
     """Gives the lab its own accounts and names, once for all hosts."""
     files.home.mkdir()
     files.etc("").mkdir()
@@ -67,7 +67,7 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o755)
 
 
-def dress_host(plan: LabPlan, files: LabFiles) -> None:
+def mount_host_files(plan: LabPlan, files: LabFiles) -> None:
     """Gives the calling process's mount namespace the host's own /sys, home, shared memory and terminals."""
     # A new sysfs, because an old one goes on showing the interfaces of the namespace in which it was mounted. It
     # hides what is mounted below; control groups are needed.

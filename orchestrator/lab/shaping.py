@@ -13,7 +13,7 @@ from functools import cached_property
 from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.layout import DATA_NIC, port_name
-from driple.orchestrator.lab.tools import Batch, ToolFailed
+from driple.orchestrator.lab.tools import Batch, ToolError
 
 UNSHAPED_ABOVE_MBIT = 5000.0
 """Links between namespaces carry 7 to 14 Gbit/s on an ordinary machine: a higher limit would be a promise, no limit."""
@@ -109,17 +109,17 @@ class Shaper:
         """Replaces what was there; returns how each part is done.
 
         Raises:
-            ToolFailed: the kernel cannot, and everything is as it was.
+            ToolError: the kernel cannot, and everything is as it was.
         """
         netem = bool(shape.delay_ms or shape.loss_pct) and self.netem
         if shape.delay_ms and not netem:
-            raise ToolFailed(
+            raise ToolError(
                 f"a delay of {shape.delay_ms:g} ms needs netem, which this kernel does not have (module sch_netem)"
             )
         try:
             self._set(shape, netem, self._network.plugged)
-        except ToolFailed:
-            with suppress(ToolFailed):
+        except ToolError:
+            with suppress(ToolError):
                 self._set(self.now, self._with_netem, self._network.plugged)
             raise
         self.now, self.how = shape, _how(shape, netem)
@@ -138,7 +138,7 @@ class Shaper:
         """Whether the kernel has netem, tried on a device that nobody uses."""
         try:
             tools.run(Batch("tc", ["qdisc add dev lo root netem delay 1ms", "qdisc del dev lo root"]))
-        except ToolFailed:
+        except ToolError:
             return False
         return True
 
@@ -148,8 +148,8 @@ class Shaper:
             try:
                 # All or nothing, so it goes first; for all hosts, since a host's rules go with its link.
                 tools.run(Batch("nft", loss_lines(nft_loss, self._network.plugged)))
-            except ToolFailed as failure:
-                raise ToolFailed(f"a loss of {shape.loss_pct:g} % needs netem or nftables: {failure}") from None
+            except ToolError as failure:
+                raise ToolError(f"a loss of {shape.loss_pct:g} % needs netem or nftables: {failure}") from None
             self._tables = True
         self._network.run_inside({number: Batch("tc", sending_lines(shape, netem)) for number in numbers})
         tools.run(Batch("tc", [line for number in numbers for line in receiving_lines(shape, number)]))

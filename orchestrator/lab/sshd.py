@@ -78,19 +78,19 @@ def configure(plan: LabPlan, files: LabFiles) -> None:
     first = plan.names[0]
     probe = files.host(first, "sshd_config")
     newer = "".join(_NEWER_OPTIONS)
-    prepare = partial(linux_calls.be_user, plan.uid, plan.gid) if plan.uid else None
+    prepare = partial(linux_calls.switch_user, plan.uid, plan.gid) if plan.uid else None
     for _ in range(3):
         probe.write_text(config(plan, files, first, newer))
         try:
             tools.call([tools.tool("sshd"), "-t", "-f", str(probe)], prepare)
             break
-        except tools.ToolFailed as failure:
+        except tools.ToolError as failure:
             absent = re.search(r"Missing privilege separation directory: (/\S+)", str(failure))
             if absent:
                 make_folder(Path(absent[1]))
             elif newer and "PerSourcePenalties" in str(failure):
                 newer = ""
             else:
-                raise tools.ToolFailed(f"sshd does not accept its configuration: {failure}") from None
+                raise tools.ToolError(f"sshd does not accept its configuration: {failure}") from None
     for name in plan.names:
         files.host(name, "sshd_config").write_text(config(plan, files, name, newer))

@@ -1,4 +1,4 @@
-"""The keeper: the first process of the lab's namespaces. It makes the hosts, serves clients, and takes all with it.
+"""The supervisor: the first process of the lab's namespaces. It makes the hosts, serves clients, and takes all with it.
 
 Started by `launch.py` under `unshare`, as PID 1 of the lab's PID namespace. So whatever ends it, the kernel ends all
 hosts with it; and it ends itself when its owner is gone.
@@ -29,7 +29,7 @@ from driple.orchestrator.lab.layout import (
 from driple.orchestrator.lab.shaping import Shape, Shaper
 
 
-class Keeper:
+class Supervisor:
     """The lab's hosts and links, and what may be done to them."""
 
     def __init__(self, plan: LabPlan, files: LabFiles) -> None:
@@ -37,7 +37,7 @@ class Keeper:
         self._first: dict[str, int] = {}
         """PID of the first process of every host that was not killed."""
         self._links: dict[str, dict[str, bool]] = {name: {"data": True, "mgmt": True} for name in plan.names}
-        mounts.dress_lab(plan, files)
+        mounts.mount_lab_files(plan, files)
         self._network = Network()
         self._shaper = Shaper(self._network)
         self._keys = sshd.make_keys(plan, files)
@@ -68,7 +68,7 @@ class Keeper:
         for each in booting:
             try:
                 self._first[each.name] = host_process.finish(each, self._files)
-            except host_process.BootFailed as failure:
+            except host_process.BootError as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
@@ -165,19 +165,19 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     files = LabFiles(Path(folder))
-    keeper = None
+    supervisor = None
     waiting = None
     try:
-        keeper = Keeper(LabPlan(**json.loads(files.plan.read_text())), files)
-        keeper.up()
-        waiting = keeper.serve(descriptors[1:])
+        supervisor = Supervisor(LabPlan(**json.loads(files.plan.read_text())), files)
+        supervisor.up()
+        waiting = supervisor.serve(descriptors[1:])
     except Exception as error:
         _report({"failed": str(error) or type(error).__name__})
         raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if keeper is not None:
-            keeper.end()
+        if supervisor is not None:
+            supervisor.end()
         shutil.rmtree(files.folder, ignore_errors=True)
         del waiting  # the client that asked for the end learns by this that it is done
     return 0

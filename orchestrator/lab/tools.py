@@ -23,7 +23,7 @@ NEEDED = ("unshare", "ip", "tc", "sshd", "ssh-keygen")
 TIME_LIMIT_S = 20.0
 
 
-class ToolFailed(Exception):
+class ToolError(Exception):
     """A program is missing or refused what it was told; the text is its own."""
 
 
@@ -52,10 +52,10 @@ def find(name: str) -> str | None:
 
 
 def tool(name: str) -> str:
-    """The program's path; raises ToolFailed with the package to install."""
+    """The program's path; raises ToolError with the package to install."""
     path = find(name)
     if path is None:
-        raise ToolFailed(f"{name} is not installed; install the package {PACKAGES[name]}")
+        raise ToolError(f"{name} is not installed; install the package {PACKAGES[name]}")
     return path
 
 
@@ -84,15 +84,15 @@ def start(batch: Batch) -> subprocess.Popen[bytes]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    """Waits for what `start` began; raises ToolFailed with the program's own words."""
+    """Waits for what `start` began; raises ToolError with the program's own words."""
     try:
         _, said = process.communicate(timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise ToolFailed(f"{process.args[0]!r} did not end within {TIME_LIMIT_S:g} s") from None  # type: ignore[index]
+        raise ToolError(f"{process.args[0]!r} did not end within {TIME_LIMIT_S:g} s") from None  # type: ignore[index]
     if process.returncode:
-        raise ToolFailed(one_line(said) or f"exit code {process.returncode}")
+        raise ToolError(one_line(said) or f"exit code {process.returncode}")
 
 
 def run(batch: Batch) -> None:
@@ -101,15 +101,15 @@ def run(batch: Batch) -> None:
 
 
 def call(argv: Sequence[str], prepare: Callable[[], None] | None = None) -> None:
-    """Runs a command to its end, in a child that did `prepare` before; raises ToolFailed with its words."""
+    """Runs a command to its end, in a child that did `prepare` before; raises ToolError with its words."""
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIME_LIMIT_S, cwd="/", preexec_fn=prepare
         )
     except subprocess.TimeoutExpired:
-        raise ToolFailed(f"{argv[0]} did not end within {TIME_LIMIT_S:g} s") from None
+        raise ToolError(f"{argv[0]} did not end within {TIME_LIMIT_S:g} s") from None
     if done.returncode:
-        raise ToolFailed(one_line(done.stderr) or f"{argv[0]}: exit code {done.returncode}")
+        raise ToolError(one_line(done.stderr) or f"{argv[0]}: exit code {done.returncode}")
 
 
 def one_line(said: bytes) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.setting import Setting
 from driple.orchestrator.config.experiment import Experiment
-from driple.orchestrator.config.placement import Placed, place, together
+from driple.orchestrator.config.placement import PlacedTask, place, together
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class PlannedRun:
     spec: RunSpec
     id: str
     """`spec.id`, computed once."""
-    tasks: tuple[Placed, ...]
+    tasks: tuple[PlacedTask, ...]
 
 
 def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
@@ -26,7 +26,7 @@ def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
     Repetitions are outermost: a sweep that is cut short has measured everything once before anything twice, and slow
     drift of a machine does not fall on one workload.
     """
-    placements: dict[Setting, tuple[Placed, ...]] = {
+    placements: dict[Setting, tuple[PlacedTask, ...]] = {
         setting: place(setting, experiment.policy, experiment.inventory) for setting in experiment.settings
     }
     groups = {setting: together(placed) for setting, placed in placements.items()}

@@ -10,7 +10,7 @@ from driple.contracts.json_values import to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
 from driple.orchestrator.config.experiment import Experiment
-from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.config.placement import PlacedTask
 from driple.orchestrator.planning.plan import PlannedRun
 
 
@@ -37,7 +37,7 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
         )
         for number, run in enumerate(runs, 1)
     ]
-    placements: dict[Setting, tuple[Placed, ...]] = {run.spec.setting: run.tasks for run in runs}
+    placements: dict[Setting, tuple[PlacedTask, ...]] = {run.spec.setting: run.tasks for run in runs}
     tasks = [
         (setting, item.task, item.host, "-" if item.gpu is None else item.gpu)
         for setting in placements

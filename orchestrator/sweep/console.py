@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from driple.contracts.command import printable
 from driple.contracts.errors import RunFailed
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.planning.plan_text import table
-from driple.orchestrator.sweep.scheduler import Result
+from driple.orchestrator.sweep.scheduler import RunResult
 
 BAR = 20
 REDRAW_S = 0.5
 
 
-class Board:
+class Console:
     """Shows a sweep on a stream. Failures are shown at once, whatever the stream."""
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream: IO[str] | None = stream or sys.stderr
+    def __init__(
+        self,
+        stream: IO[str] | io.TextIOBase | None = None,
+        on_failed: Callable[[RunResult], None] = lambda result: None,
+    ) -> None:
+        """Args:
+        stream: where to write; stderr if None.
+        on_failed: called for each run that fails after all retries.
+        """
+        self._stream: IO[str] | io.TextIOBase | None = stream or sys.stderr
+        self._on_failed = on_failed
         self._terminal = self._stream is not None and self._stream.isatty()
         self._lock = threading.RLock()
         self._began = time.monotonic()
@@ -60,7 +70,7 @@ class Board:
         for line in rest:
             self.say(line)
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: RunResult) -> None:
         with self._lock:
             self._doing.pop(result.run.id, None)
             self._last_end = time.monotonic()
@@ -69,6 +79,8 @@ class Board:
             if result.status == "sealed":
                 steps = f", {result.steps} steps" if result.steps else ""
                 self.say(f"{_name(result.run)}: sealed after {result.seconds:.1f} s{steps} ({self._count()})")
+        if result.status == "failed":
+            self._on_failed(result)
 
     def tick(self) -> None:
         """Redraws the line; called often."""
@@ -126,19 +138,19 @@ class Board:
         return f"[{'#' * filled}{'.' * (BAR - filled)}] {self._count()} | {doing or 'waiting'}"
 
 
-class BoardHandler(logging.Handler):
-    """Warnings of all parts, as lines of a board: or they would land in the middle of its line."""
+class ConsoleHandler(logging.Handler):
+    """Warnings of all parts, as lines of a console: or they would land in the middle of its line."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__()
-        self._board = board
+        self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
         for line in self.format(record).splitlines():
-            self._board.say(line)
+            self._console.say(line)
 
 
-def summary_text(results: Sequence[Result]) -> str:
+def summary_text(results: Sequence[RunResult]) -> str:
     """The table at the end: what was not done first in the eye, so last on the screen."""
     order = {"sealed": 0, "not done": 1, "failed": 2}
     rows = [
@@ -160,7 +172,7 @@ def summary_text(results: Sequence[Result]) -> str:
     return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'why'), rows)}\n\n{counts}"
 
 
-def summary_json(experiment: str, output: str, before: int, results: Sequence[Result]) -> dict[str, Any]:
+def summary_json(experiment: str, output: str, before: int, results: Sequence[RunResult]) -> dict[str, Any]:
     """The same as plain values."""
     return {
         "experiment": experiment,

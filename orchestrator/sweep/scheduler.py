@@ -22,13 +22,13 @@ from driple.contracts.manifest import RUNNING, HostRecord, Manifest
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.attempt.data_network import Links
-from driple.orchestrator.attempt.failure import AttemptFailed, Hopeless, Interrupted
+from driple.orchestrator.attempt.failure import AttemptError, PermanentError, StoppedError
 from driple.orchestrator.attempt.prepare import Request, read_code
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.config.inventory import Inventory
-from driple.orchestrator.config.placement import Placed, place, together
+from driple.orchestrator.config.placement import PlacedTask, place, together
 from driple.orchestrator.hosts.agent_client import Station
-from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.host_pool import HostPool
 from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.sweep.provenance import Provenance
@@ -41,12 +41,14 @@ MOST_RETRY_WAIT_S = 300.0
 MOST_LOST_IN_RUN = 3
 """A run that takes its hosts down with it is given up after so many of them."""
 TICK_S = 0.2
+SKIPPED = "skipped"
+NOT_DONE = "not done"
 BAD_INPUT = 2
 """Exit code of a task that cannot use what it was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SweepOptions:
     """How a sweep is done, beyond what the experiment says."""
 
     output: Path
@@ -55,21 +57,25 @@ class Options:
     parallel: int | None = None
     """At most so many runs at a time; None for the kind's own."""
     host_patience_s: float = HOST_PATIENCE_S
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set by any thread or signal handler: ends the current runs cleanly and starts no other."""
 
 
 @dataclass
-class Result:
+class RunResult:
     """How one run of a sweep ended."""
 
     run: PlannedRun
     status: str
-    """`sealed`, `failed` or `not done`."""
+    """`sealed`, `failed`, `skipped` (done before) or `not done`."""
     attempts: int = 0
     seconds: float = 0.0
     steps: int = 0
     """Of a worker, warm-up included."""
     failure: RunFailed | None = None
     hosts: tuple[str, ...] = ()
+    directory: Path | None = None
+    """Its folder of traces; of a failed run, of logs."""
 
 
 class Watcher(Protocol):
@@ -79,7 +85,7 @@ class Watcher(Protocol):
     def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None: ...
     def progress(self, run: PlannedRun, text: str) -> None: ...
     def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None: ...
-    def ended(self, result: Result) -> None: ...
+    def ended(self, result: RunResult) -> None: ...
     def tick(self) -> None: ...
 
 
@@ -90,7 +96,7 @@ class _Job:
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedTask, ...] = ()
     attempt: Attempt | None = None
     lost_in_run: int = 0
     """How often a host was lost while it ran there."""
@@ -106,42 +112,44 @@ class Sweep:
     """Does the runs of a plan that are not done."""
 
     def __init__(
-        self, experiment: Experiment, runs: Sequence[PlannedRun], cluster: Cluster, fleet: Fleet, options: Options,
-        watcher: Watcher, provenance: Provenance,
+        self, experiment: Experiment, runs: Sequence[PlannedRun], cluster: Cluster, pool: HostPool,
+        options: SweepOptions, watcher: Watcher, provenance: Provenance,
     ) -> None:  # fmt: skip
         self._experiment = experiment
         self._cluster = cluster
-        self._fleet = fleet
+        self._pool = pool
         self._options = options
         self._watcher = watcher
         self._provenance = provenance
-        self._links = Links(cluster.shaper, fleet.specs)
+        self._links = Links(cluster.shaper, pool.specs)
         self._waiting = [_Job(run) for run in runs]
         self._running: list[_Job] = []
         self._ended: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, RunResult] = {}
         self._stopping = False
-        self._parallel = options.parallel or cluster.parallel or len(fleet.specs)
+        self._parallel = options.parallel or cluster.parallel or len(pool.specs)
 
     def stop(self) -> None:
-        """Ends the current runs cleanly and starts no other. May be called from a signal handler."""
+        """Ends the current runs cleanly and starts no other."""
         self._stopping = True
         for job in list(self._running):
             if job.attempt is not None:
                 job.attempt.interrupt()
 
-    def go(self) -> list[Result]:
+    def go(self) -> list[RunResult]:
         """Does them; a result for each run, in the order of the plan."""
         order = [job.run for job in self._waiting]
         while self._running or (self._waiting and not self._stopping):
+            if self._options.stop.is_set() and not self._stopping:
+                self.stop()
             if not self._stopping:
-                self._start_what_can()
-            self._take_one()
+                self._start_ready_runs()
+            self._handle_ended_run()
             self._watcher.tick()
-        self._links.clear(self._fleet.open_stations())
-        return [self._results.get(run.id) or Result(run, "not done") for run in order]
+        self._links.clear(self._pool.open_stations())
+        return [self._results.get(run.id) or RunResult(run, NOT_DONE) for run in order]
 
-    def _start_what_can(self) -> None:
+    def _start_ready_runs(self) -> None:
         now = time.monotonic()
         for job in list(self._waiting):
             if len(self._running) >= self._parallel:
@@ -150,26 +158,26 @@ class Sweep:
                 continue
             placed = self._place(job.run)
             if placed is None:
-                if not self._can_ever(job.run):
+                if not self._can_run_later(job.run):
                     self._waiting.remove(job)
-                    troubles = "; ".join(self._fleet.troubles()) or "no host is left"
-                    self._give_up(job, job.failure or RunFailed(f"no hosts for it: {troubles}"))
+                    problems = "; ".join(self._pool.problems()) or "no host is left"
+                    self._give_up(job, job.failure or RunFailed(f"no hosts for it: {problems}"))
                 continue
             self._waiting.remove(job)
             self._running.append(job)
             job.placed = placed
             job.hosts = tuple(dict.fromkeys(item.host for item in placed))
-            self._fleet.lend(job.hosts)
+            self._pool.lend(job.hosts)
             threading.Thread(target=self._do, args=(job,), name=f"run {job.run.id}", daemon=True).start()
 
-    def _place(self, run: PlannedRun) -> tuple[Placed, ...] | None:
-        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=self._fleet.free()))
+    def _place(self, run: PlannedRun) -> tuple[PlacedTask, ...] | None:
+        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=self._pool.free()))
 
-    def _can_ever(self, run: PlannedRun) -> bool:
-        hopeful = self._fleet.hopeful(self._options.host_patience_s)
-        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=hopeful)) is not None
+    def _can_run_later(self, run: PlannedRun) -> bool:
+        usable_later = self._pool.usable_later(self._options.host_patience_s)
+        return self._placed_on(run, Inventory(kind=self._cluster.kind, hosts=usable_later)) is not None
 
-    def _placed_on(self, run: PlannedRun, inventory: Inventory) -> tuple[Placed, ...] | None:
+    def _placed_on(self, run: PlannedRun, inventory: Inventory) -> tuple[PlacedTask, ...] | None:
         """Places a run on these hosts as its identity asks: the same tasks together."""
         if not inventory.hosts:
             return None
@@ -179,31 +187,31 @@ class Sweep:
             return None
         return placed if together(placed) == run.spec.together else None
 
-    def _take_one(self) -> None:
+    def _handle_ended_run(self) -> None:
         """Waits a moment for a run to end, and decides what becomes of it."""
         try:
             job = self._ended.get(timeout=TICK_S)
         except queue.Empty:
             return
         self._running.remove(job)
-        self._fleet.give_back(job.hosts)
+        self._pool.give_back(job.hosts)
         if job.outcome == "sealed":
             self._finish(job, "sealed")
-        elif self._stopping or isinstance(job.failure, Interrupted):
-            self._finish(job, "not done")
+        elif self._stopping or isinstance(job.failure, StoppedError):
+            self._finish(job, NOT_DONE)
         else:
-            self._again_or_not(job)
+            self._retry_or_give_up(job)
 
-    def _again_or_not(self, job: _Job) -> None:
+    def _retry_or_give_up(self, job: _Job) -> None:
         assert job.failure is not None
         if isinstance(job.failure, HostLost | HostRefused) and job.lost_in_run <= MOST_LOST_IN_RUN:
             # No fault of the run's: it goes elsewhere, or waits until the host is back. Unless it is always this run.
             job.attempts -= 1
             wait = 0.0
-            if self._place(job.run) is None and not self._can_ever(job.run):
+            if self._place(job.run) is None and not self._can_run_later(job.run):
                 self._give_up(job, job.failure)
                 return
-        elif job.attempts > self._experiment.retries or _hopeless(job.failure):
+        elif job.attempts > self._experiment.retries or _is_permanent(job.failure):
             self._give_up(job, job.failure)
             return
         else:
@@ -221,7 +229,8 @@ class Sweep:
 
     def _finish(self, job: _Job, status: str) -> None:
         failure = job.failure if status != "sealed" else None
-        result = Result(job.run, status, job.attempts, job.seconds, job.steps, failure, job.hosts)
+        folder = fetch.final_paths(self._options.output, self._experiment.name, job.run.id).root
+        result = RunResult(job.run, status, job.attempts, job.seconds, job.steps, failure, job.hosts, folder)
         self._results[job.run.id] = result
         self._watcher.ended(result)
 
@@ -251,7 +260,7 @@ class Sweep:
         final = fetch.final_paths(self._options.output, self._experiment.name, run.id)
         number = fetch.previous_attempts(final) + 1
         self._watcher.started(run, job.hosts, number)
-        stations = self._fleet.stations(job.hosts)
+        stations = self._pool.stations(job.hosts)
         manifest = Manifest(
             run=run.spec,
             run_id=run.id,
@@ -269,7 +278,7 @@ class Sweep:
                 spec=run.spec,
                 run_id=run.id,
                 placed=job.placed,
-                hosts=self._fleet.specs,
+                hosts=self._pool.specs,
                 stations=stations,
                 links=self._links,
                 timeouts=self._experiment.timeouts,
@@ -281,7 +290,7 @@ class Sweep:
         job.attempt = attempt
         if self._stopping:
             stage.discard()
-            raise Interrupted("stopped by the user")
+            raise StoppedError("stopped by the user")
         try:
             ended = attempt.go()
             checksums = fetch.fetch(ended, stations, stage)
@@ -313,11 +322,11 @@ class Sweep:
         )
 
 
-def _hopeless(failure: RunFailed) -> bool:
+def _is_permanent(failure: RunFailed) -> bool:
     """Whether another attempt must end as this one did: a task that refused its input will refuse it again."""
-    if isinstance(failure, Hopeless):
+    if isinstance(failure, PermanentError):
         return True
-    return isinstance(failure, AttemptFailed) and failure.blame is not None and failure.blame.exit_code == BAD_INPUT
+    return isinstance(failure, AttemptError) and failure.origin is not None and failure.origin.exit_code == BAD_INPUT
 
 
 def only_sweep(output: Path, experiment: str) -> AbstractContextManager[None]:

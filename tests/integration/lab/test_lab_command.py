@@ -85,10 +85,11 @@ def test_a_plain_user_has_the_same_lab(plain_user: Any, footprint: Any) -> None:
         assert done.stdout.split() == (
             ["lab2", str(plain_user.uid), str(folder / "home"), "mine", "tmpfs", "eth0", "lo", "mgmt0"]
         )
-        keeper = (
-            "from driple.orchestrator.lab.lab_client import Lab; import sys; print(Lab.attach(sys.argv[1]).keeper_pid)"
+        supervisor = (
+            "from driple.orchestrator.lab.lab_client import Lab; import sys; "
+            "print(Lab.attach(sys.argv[1]).supervisor_pid)"
         )
-        trace = footprint(int(plain_user.run(["-c", keeper, NAME]).stdout), folder)
+        trace = footprint(int(plain_user.run(["-c", supervisor, NAME]).stdout), folder)
         faults = (
             "from driple.orchestrator.lab.lab_client import Lab\n"
             "from driple.contracts.run_spec import NetworkCondition\n"

@@ -1,14 +1,25 @@
-"""What stands around every command: one-line errors and exit codes. Without a parser, which not every command needs."""
+"""The wrapper of every command: one-line errors and exit codes. Has no parser, which not every command needs."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from typing import IO, Optional, Protocol, Sequence
+from typing import IO, Dict, Optional, Protocol, Sequence
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.run_dir import NO_ROOM
+
+_PIPELINE = "numpy pandas pyarrow sklearn joblib igraph matplotlib"
+_INSPECTOR = "torch safetensors scipy threadpoolctl tensorboard dgl"
+EXTRAS: Dict[str, str] = {
+    **dict.fromkeys(_PIPELINE.split(), "pipeline"),
+    **dict.fromkeys(_INSPECTOR.split(), "inspector"),
+    **{"tensorflow": "workloads", "tf_keras": "workloads", "optuna": "tune"},
+    **{"dask": "dask", "distributed": "dask", "ray": "ray"},
+}
+"""The extra that installs a module."""
+_NOT_TO_PREDICT = ("matplotlib", "tensorboard", "dgl")
 
 
 class Main(Protocol):
@@ -29,10 +40,13 @@ def command(main: Main) -> Main:
         try:
             try:
                 code = main(argv)
+            except ModuleNotFoundError as error:
+                missing = missing_extra(error, main.__module__)
+                if missing is None:
+                    raise
+                code = _report(missing)
             except DripleError as error:
-                code = error.exit_code
-                for line in error.lines():
-                    print(printable(line), file=sys.stderr)
+                code = _report(error)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except BrokenPipeError:  # `driple-run ... | head`: the reader has seen enough
@@ -51,6 +65,40 @@ def command(main: Main) -> Main:
 
     guarded.__doc__ = main.__doc__
     return guarded
+
+
+def require(*modules: str) -> None:
+    """Ends a command before it has written anything, if a module that it will need is not installed."""
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optional[BadInput]:
+    """The error to report for a module that an extra installs; None for any other module.
+
+    Args:
+        error: of the import.
+        command_module: of the command's `main`. One extra installs all that driple-predict or driple-train needs.
+    """
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    if extra is None:
+        return None
+    if extra in ("pipeline", "inspector"):
+        if command_module.endswith("cli_predict") and module not in _NOT_TO_PREDICT:
+            extra = "predict"
+        elif command_module.endswith("cli_train"):
+            extra = "inspector"
+    return BadInput(f"{module} is not installed: pip install 'driple[{extra}]'")
+
+
+def _report(error: DripleError) -> int:
+    for line in error.lines():
+        print(printable(line), file=sys.stderr)
+    return error.exit_code
 
 
 def tell(text: str) -> None:

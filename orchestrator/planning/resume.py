@@ -49,7 +49,7 @@ def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str
         run_ids: of the plan.
 
     Raises:
-        BadInput: no such folder, a file that is no dataset, or no pyarrow to read it.
+        BadInput: there is no such folder, or a file is not a dataset.
     """
     if not datasets.is_dir():
         raise BadInput(f"--done {datasets}: {'not a folder' if datasets.exists() else 'no such folder'}")
@@ -66,10 +66,7 @@ def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str
 
 
 def _rows(path: Path) -> list[tuple[str, list[str] | None, str | None]]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadInput("--done: reading datasets needs pyarrow, and there is none here: pip install pyarrow") from None
+    parquet = importlib.import_module("pyarrow.parquet")
     try:
         table = parquet.read_table(path, columns=["run_id", "flags", "host_kind"])
     except (OSError, ValueError, KeyError):  # pyarrow's own errors are ValueErrors

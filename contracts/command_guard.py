@@ -40,13 +40,13 @@ def command(main: Main) -> Main:
         try:
             try:
                 code = main(argv)
-            except ModuleNotFoundError as error:
-                missing = missing_extra(error, main.__module__)
-                if missing is None:
+            except (DripleError, ModuleNotFoundError) as error:
+                told = error if isinstance(error, DripleError) else missing_extra(error, main.__module__)
+                if told is None:
                     raise
-                code = _report(missing)
-            except DripleError as error:
-                code = _report(error)
+                code = told.exit_code
+                for line in told.lines():
+                    print(printable(line), file=sys.stderr)
             if sys.stdout is not None:
                 sys.stdout.flush()
         except BrokenPipeError:  # `driple-run ... | head`: the reader has seen enough
@@ -93,12 +93,6 @@ def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optio
         elif command_module.endswith("cli_train"):
             extra = "inspector"
     return BadInput(f"{module} is not installed: pip install 'driple[{extra}]'")
-
-
-def _report(error: DripleError) -> int:
-    for line in error.lines():
-        print(printable(line), file=sys.stderr)
-    return error.exit_code
 
 
 def tell(text: str) -> None:

@@ -1,4 +1,4 @@
-"""How an attempt at a run failed: who, where, with which command, exit code and last words."""
+"""Errors of an attempt, with the host, command, exit code and log of the process that failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_LINES = 10
 
 @dataclass(frozen=True)
 class FailureOrigin:
-    """What is known of the process that failed."""
+    """The process that failed."""
 
     host: str
     task: str = ""
@@ -24,7 +24,7 @@ class FailureOrigin:
 
 
 class AttemptError(RunFailed):
-    """One attempt at a run did not end well; another may."""
+    """An attempt failed; a retry may succeed."""
 
     def __init__(self, reason: str, origin: FailureOrigin | None = None) -> None:
         super().__init__(reason)
@@ -42,15 +42,15 @@ class AttemptError(RunFailed):
 
 
 class PermanentError(RunFailed):
-    """Another attempt would end as this one did."""
+    """A retry would fail in the same way."""
 
 
 class StoppedError(RunFailed):
-    """The user wants it to end."""
+    """The user stopped the sweep."""
 
 
 def exit_text(exit_code: int | None) -> str:
-    """An exit code in words."""
+    """An exit code as text."""
     if exit_code is None:
         return "was not seen to end"
     if exit_code >= 0:

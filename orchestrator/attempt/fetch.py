@@ -1,4 +1,4 @@
-"""What an attempt left on its hosts, fetched, checked and sealed: whole in its place, or not there at all."""
+"""Fetches the files of an attempt from its hosts, verifies and seals them: the run directory is complete or absent."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from driple.orchestrator.hosts.agent_client import Station
 PARTIAL = ".partial"
 QUALITY = ("priority", "loop", "sources", "tables")
 KEPT_LOG_BYTES = 4 * 1024 * 1024
-"""Of a log that is longer, the end is kept."""
+"""Only the end of a longer log is kept."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A folder beside a run's own in which one attempt is put together."""
+    """The temporary folder of an attempt, beside the run directory."""
 
     paths: RunPaths
     """Of the attempt."""
@@ -38,7 +38,7 @@ class Stage:
 
     @classmethod
     def make(cls, output: Path, experiment: str, run_id: str, attempt: int) -> Stage:
-        """Makes the folder anew."""
+        """Creates the folder."""
         paths = RunPaths(output, experiment, f".{run_id}.{attempt}{PARTIAL}")
         shutil.rmtree(paths.root, ignore_errors=True)
         for folder in ("trace", "steps", "graph", "logs"):
@@ -50,7 +50,7 @@ class Stage:
         shutil.rmtree(self.paths.root, ignore_errors=True)
 
     def place(self) -> None:
-        """Moves it into the run's own place. What an earlier attempt left there is removed only afterwards."""
+        """Moves it into place. The folder of an earlier attempt is removed only afterwards."""
         old = self.final.root.with_name(f".{self.final.root.name}.old{PARTIAL}")
         _remove(old)
         with suppress(FileNotFoundError):
@@ -59,20 +59,15 @@ class Stage:
         _remove(old)
 
 
-def final_paths(output: Path, experiment: str, run_id: str) -> RunPaths:
-    """The run's own place."""
-    return RunPaths(output, experiment, run_id)
-
-
 def remove_partials(output: Path, experiment: str) -> None:
-    """Removes what a controller that was killed has left half-done."""
+    """Removes temporary folders of a controller that was killed."""
     folder = RunPaths(output, experiment, "").root
     for left in folder.glob(f".*{PARTIAL}"):
         _remove(left)
 
 
 def previous_attempts(final: RunPaths) -> int:
-    """How many attempts the run's folder knows of."""
+    """The number of earlier attempts."""
     try:
         return Manifest.read(final.manifest).attempt
     except CorruptRun:
@@ -80,11 +75,7 @@ def previous_attempts(final: RunPaths) -> int:
 
 
 def fetch(ended: FinishedAttempt, stations: dict[str, Station], stage: Stage) -> dict[str, str]:
-    """Brings every file of the attempt into the stage and verifies each against its host's checksum.
-
-    Returns:
-        Checksums by path in the run directory.
-    """
+    """Fetches every file, verifies it, and returns the checksums by path in the run directory."""
     measured = []
     for state in ended.tasks:
         if state.is_worker:
@@ -112,25 +103,16 @@ def fetch(ended: FinishedAttempt, stations: dict[str, Station], stage: Stage) ->
 
 
 def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
-    """Refuses a run in which some trace does not span the measured part of every worker.
-
-    Args:
-        ended: the run.
-        begin_ns: of the measured part, on the controller's clock.
-        end_ns: likewise.
-
-    Raises:
-        AttemptError: a sampler came late or ended early.
-    """
+    """Raises AttemptError unless every trace spans the measured part, given on the controller's clock."""
     for state in ended.tasks:
         clock = ended.clocks[state.station.name]
         slack_ns = 2e9 / ended.job.run.measurement.sampling_hz + 2 * clock.bound_ns
         late_s = (clock.to_controller(state.summary["first_mono_ns"]) - begin_ns - slack_ns) * 1e-9
         early_s = (end_ns - clock.to_controller(state.summary["last_mono_ns"]) - slack_ns) * 1e-9
-        # A worker that was done before the others has nothing more to be seen.
+        # A worker may end before the others.
         if late_s > 0 or (early_s > 0 and not state.is_worker):
             how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
-            raise AttemptError(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
+            raise AttemptError(f"the trace of {state.where} {how} the measured part; increase warmup_steps")
 
 
 def _fetch_host(name: str, ended: FinishedAttempt, station: Station, stage: Stage) -> None:
@@ -153,12 +135,12 @@ def _fetch_host(name: str, ended: FinishedAttempt, station: Station, stage: Stag
                 raise RunFailed(f"{state.where} left no {relative}")
             station.host.get(remote, local)
             if _sha256(local) != sums[relative]["sha256"]:
-                raise RunFailed(f"{name}: {relative} did not arrive as it was sent")
+                raise RunFailed(f"{name}: {relative} differs from the file on the host")
         fetch_log(state, station, stage, sums)
 
 
 def fetch_log(state: TaskState, station: Station, stage: Stage, sums: dict[str, dict[str, object]]) -> None:
-    """All that a task and its sampler said, in one file."""
+    """Joins the output of a task and of its sampler in one file."""
     target = stage.paths.log(state.task)
     parts = []
     for part in ("stdout.log", "stderr.log", "sampler.log"):
@@ -173,7 +155,7 @@ def fetch_log(state: TaskState, station: Station, stage: Stage, sums: dict[str, 
 
 
 def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
-    """The manifest of a run that went well."""
+    """The manifest of a successful run."""
     return replace(
         manifest,
         tasks=tuple(task_record(state) for state in ended.tasks),
@@ -186,20 +168,17 @@ def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
 
 
 def seal(stage: Stage, manifest: Manifest, checksums: dict[str, str]) -> None:
-    """Writes run.json last, and moves the whole into place."""
+    """Writes run.json last, and moves the folder into place."""
     replace(manifest, status=SEALED, checksums=checksums).write(stage.paths.manifest)
     stage.place()
 
 
 def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: BaseException) -> None:
-    """Leaves logs and the reason where the run would be; the next attempt takes their place.
-
-    One that the user stopped leaves nothing: it says nothing about the run.
-    """
+    """Writes logs and the reason into the run directory. An attempt that the user stopped leaves nothing."""
     if isinstance(error, StoppedError) or not isinstance(error, RunFailed):
         stage.discard()
         return
-    with suppress(OSError):  # a full disk: the first error is the one to tell
+    with suppress(OSError):  # a full disk: the first error counts
         _leave_failed(stage, manifest, attempt, error)
 
 
@@ -209,7 +188,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
             with suppress(RunFailed):
                 sums = state.station.ask("sums", folder=state.place.run_folder, timeout_s=60.0)["files"]
                 fetch_log(state, state.station, stage, sums)
-    for folder in ("trace", "steps", "graph"):  # half of a measurement is none
+    for folder in ("trace", "steps", "graph"):  # incomplete
         shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
     stage.paths.job.unlink(missing_ok=True)
     failed = replace(
@@ -224,7 +203,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
 
 
 def task_record(state: TaskState) -> TaskRecord:
-    """How a task went, for run.json."""
+    """The record of a task for run.json."""
     quality: dict[str, Any] = {key: state.summary[key] for key in QUALITY if key in state.summary}
     return TaskRecord(
         task=state.task,
@@ -239,7 +218,7 @@ def task_record(state: TaskState) -> TaskRecord:
 
 
 def _remove(path: Path) -> None:
-    """Whatever it is."""
+    """Removes a file or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

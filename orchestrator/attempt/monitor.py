@@ -1,7 +1,7 @@
-"""What hosts tell of a run, taken one by one by the thread of its attempt; and what of it is bad news.
+"""Handles the events of the hosts in the thread of an attempt, and finds the cause of a failure.
 
-The first failure that is heard of is often an echo: a worker misses a server, and the server's own last words come a
-moment later. So after bad news the others are listened to for a while, and the failure that tells most is kept.
+The first failure is often a consequence: a worker misses a server whose own error arrives a moment later. So after a
+failure, events are handled for a while longer, and the most specific failure is reported.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ OTHERS_S = 3.0
 TURN_S = 1.0
 FULL_BYTES = 1024 * 1024
 NOISE = re.compile(r"^[IWEF]\d{4} |cuInit|All log messages before absl")
-"""What TensorFlow logs on every machine without a GPU is no cause of anything."""
+"""Lines that TensorFlow logs on every machine without a GPU."""
 ECHO = "went away before"
-"""In the last words of a task that ended because it missed another (workloads/runtime/watchdog.py)."""
+"""In the message of a task that ended because of another (workloads/runtime/watchdog.py)."""
 
 
 class Listener:
-    """The inbox of one attempt."""
+    """Receives the events of one attempt."""
 
     def __init__(self, spec: RunSpec, on_progress: Callable[[str], None]) -> None:
         self.states: dict[str, TaskState] = {}
@@ -57,17 +57,17 @@ class Listener:
             _route(station, lambda event: None)
 
     def interrupt(self) -> None:
-        """Makes `until` end with StoppedError. From any thread."""
+        """Makes `until` raise StoppedError. Thread-safe."""
         self._interrupted = True
         self._inbox.put(None)
 
     def until(self, done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
-        """Takes what hosts tell until `done`.
+        """Handles events until `done`.
 
         Raises:
-            AttemptError: bad news, or `complaint` when the time is over.
+            AttemptError: a process failed; or `complaint` after the time limit.
             HostError: a host was lost.
-            StoppedError: the user wants to stop.
+            StoppedError: the user stopped the sweep.
         """
         deadline = time.monotonic() + seconds
         while not done():
@@ -82,16 +82,16 @@ class Listener:
                 raise self._with_words(self._failure)
 
     def settle(self, done: Callable[[], bool], seconds: float) -> None:
-        """As `until`, for the way out: bad news is no news any more."""
+        """As `until`, while stopping: ignores failures."""
         deadline = time.monotonic() + seconds
         while not done() and (left := deadline - time.monotonic()) > 0:
             try:
                 self.take(min(left, TURN_S))
             except RunFailed as error:
-                log.debug("on the way out: %s", error)
+                log.debug("while stopping: %s", error)
 
     def take(self, seconds: float) -> None:
-        """Waits for one event, at most so long, and takes it."""
+        """Waits for one event, and handles it."""
         try:
             event = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -100,12 +100,12 @@ class Listener:
             self._on(event)
 
     def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptError:
-        """A failure of a task, with its command."""
+        """The failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
         return AttemptError(reason, FailureOrigin(state.station.name, state.task, state.command, code))
 
     def tail(self, station: Station, path: str) -> tuple[str, ...]:
-        """The end of a log, where the host can still be asked."""
+        """The end of a log, if the host answers."""
         answer = try_ask(station, "tail", path=path, lines=10)
         return tuple((answer or {}).get("lines", ()))
 
@@ -179,7 +179,7 @@ class Listener:
             self._fail(self.failed(state, f"{state.where} {exit_text(exit_code)}"))
 
     def _fail(self, failure: AttemptError) -> None:
-        """Keeps the failure that tells most: of a task that speaks of itself, before one that misses another."""
+        """Keeps the most specific failure: a cause replaces a consequence."""
         if self._failure is None or (self._is_echo(self._failure) and not self._is_echo(failure)):
             self._failure = failure
 
@@ -189,13 +189,13 @@ class Listener:
 
     def _hear_the_others(self) -> None:
         self.settle(lambda: all(state.over and state.finished for state in self.states.values()), OTHERS_S)
-        # What is known only now: who spoke of another.
+        # Only now it is known which failures are consequences.
         for state in self.states.values():
             if state.over and state.exit_code != 0:
                 self._fail(self.failed(state, f"{state.where} {exit_text(state.exit_code)}"))
 
     def _with_words(self, failure: AttemptError) -> AttemptError:
-        """Adds last words and the end of the log, as far as the host can still be asked."""
+        """Adds the message of the task and the end of its log, if the host answers."""
         origin = failure.origin
         if origin is None or origin.task not in self.states:
             return failure
@@ -206,17 +206,16 @@ class Listener:
         telling = [line for line in words if not NOISE.search(line)]
         said = state.words if state.words and not about_sampler else (telling[-1] if telling else "")
         looked = try_ask(state.station, "look", nics=["lo"])
-        if looked and looked["disk_free_bytes"] < FULL_BYTES:  # who could not write could not say so either
+        if looked and looked["disk_free_bytes"] < FULL_BYTES:  # the task could not write a message
             said = f"the disk of {origin.host} is full ({state.station.facts['work']}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
         return AttemptError(reason, FailureOrigin(origin.host, origin.task, state.command, origin.exit_code, words))
 
 
 def _route(station: Station, listener: Callable[[Event], None]) -> None:
-    """Sends a host's events to a listener, and those of its fork server to that first.
+    """Sends a host's events to a listener, and first those of its fork server to the fork server.
 
-    A fork server outlives the attempt that started it. An event that only a listener took would be lost between two
-    attempts, and the next attempt would wait for it in vain.
+    A fork server outlives an attempt: without this, an event between two attempts would be lost.
     """
 
     def deliver(event: Event) -> None:
@@ -228,7 +227,7 @@ def _route(station: Station, listener: Callable[[Event], None]) -> None:
 
 
 def try_ask(station: Station, do: str, *, timeout_s: float = 10.0, **values: Any) -> Any:
-    """Asks for what is wanted and not needed: a host that does not answer then changes nothing."""
+    """Sends an optional request; None if the host does not answer."""
     if station.lost is not None:
         return None
     try:

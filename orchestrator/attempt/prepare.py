@@ -1,4 +1,4 @@
-"""Before a run: hosts that have what it needs, ports, the job file in every folder of the attempt."""
+"""Prepares a run: checks its hosts, reserves ports, writes the job file into every folder of the attempt."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ CODE_FILE = "model.py"
 LOOK_S = 60.0
 PACKAGES = ("driple", "tensorflow", "tf_keras", "numpy")
 MIN_FREE_BYTES = 64 * 1024 * 1024
-"""A trace of an hour at 100 Hz is some 40 MB."""
+"""An hour at 100 Hz is a trace of about 40 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """All that an attempt needs to know."""
+    """The input of an attempt."""
 
     spec: RunSpec
     run_id: str
@@ -41,35 +41,27 @@ class Request:
     links: Links
     timeouts: Timeouts
     code: bytes | None = None
-    """The user's own model file."""
+    """The user's model file."""
     cold: bool = False
-    """Starts every task with a python of its own."""
+    """Starts a new Python for every task."""
 
     @property
     def limit_s(self) -> float:
-        """How long the whole may take."""
+        """Time limit of the run."""
         limit = self.timeouts.run_s
         return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be started."""
+    """A job that is ready to start."""
 
     job: JobSpec
     states: dict[str, TaskState]
 
 
 def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
-    """Checks the hosts and writes what the tasks will read.
-
-    Args:
-        request: the run.
-        folders: of the attempt, by host.
-
-    Raises:
-        HostError: a host lacks something; says what, and the remedy.
-    """
+    """Checks the hosts and writes the job file into `folders`, by host. Raises HostError if a host lacks something."""
     by_host: dict[str, list[PlacedTask]] = {}
     for item in request.placed:
         by_host.setdefault(item.host, []).append(item)
@@ -99,13 +91,13 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
 def ask_each(
     stations: Mapping[str, Station], do: str, values: Mapping[str, Mapping[str, Any]], timeout_s: float = 20.0
 ) -> dict[str, Any]:
-    """Asks several hosts at once, each its own; the answers by host."""
+    """Sends a request to several hosts in parallel; the answers by host."""
     futures = {name: stations[name].request(do, **arguments) for name, arguments in values.items()}
     return {name: stations[name].answer(future, do, timeout_s) for name, future in futures.items()}
 
 
 def read_code(folder: Path, spec: RunSpec) -> bytes | None:
-    """The user's own model file, if the workload is one."""
+    """The user's model file, if the workload has one."""
     if spec.workload.code_sha256 is None:
         return None
     path = folder / spec.workload.model.rpartition(":")[0]
@@ -116,7 +108,7 @@ def read_code(folder: Path, spec: RunSpec) -> bytes | None:
 
 
 def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
-    """Refuses a host that lacks what the run needs, before anything is started. Asks each host once in a sweep."""
+    """Raises HostError if a host lacks something. Asks each host once in a sweep."""
     station, spec = request.stations[name], request.hosts[name]
     if not station.found:
         python = None if spec.image else [spec.python]
@@ -127,7 +119,7 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     found = station.found
     free = found["disk_free_bytes"]
     if free < MIN_FREE_BYTES:
-        station.found = {}  # it may be cleared: ask again next time
+        station.found = {}  # check again next time
         raise HostError(
             f"{name}: {free // 2**20} MB free in {station.facts['work']}, and a run needs {MIN_FREE_BYTES // 2**20}; "
             "make room there, or choose another work_dir"
@@ -144,10 +136,8 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
     if missing:
         station.found = {}
-        there = (
-            f"it has {', '.join(map(str, sorted(present)))}" if present else found.get("gpus_error") or "it has none"
-        )
-        raise HostError(f"{name}: no GPU {', '.join(missing)}; {there}")
+        there = ", ".join(map(str, sorted(present))) or found.get("gpus_error") or "none"
+        raise HostError(f"{name}: no GPU {', '.join(missing)}; it has: {there}")
 
 
 def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:

@@ -1,14 +1,13 @@
-"""Ways to start a task on a host: forked from a warm process, by a python of its own, in a container.
+"""Ways to start a task on a host: forked from a fork server, as a new Python process, or in a container.
 
-Each turns `start` into one or two requests to the steward and says what it was; what the steward then tells about the
-task is the same for all but the warm way, whose process speaks for its tasks (workloads/runtime/forkserver.py).
+The agent reports events of all of them, except that a fork server reports for its tasks
+(workloads/runtime/forkserver.py).
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from driple.contracts.errors import RunFailed
@@ -22,56 +21,28 @@ PYTHON = "python"
 CONTAINER = "container"
 WARM_READY_S = 120.0
 WARM_LIMIT_S = 7 * 24 * 3600.0
-"""A sweep that is longer gets another."""
+"""A longer sweep starts another one."""
 TASK_MODULE = "driple.workloads.cli"
 
 
-@dataclass(frozen=True)
 class TaskPlace:
-    """A task of one attempt on its host: names of its processes, and where it has its files."""
+    """Process names and files of a task of one attempt."""
 
-    task: str
-    run_folder: str
-    """Absolute, and of this attempt alone."""
-
-    @property
-    def process(self) -> str:
-        """What the steward calls it. Never that of an earlier attempt, of which news may still be on its way."""
-        return f"{self.task} {self.run_folder.rpartition('.')[2]}"
-
-    @property
-    def sampler(self) -> str:
-        """What the steward calls its sampler."""
-        return f"sampler of {self.process}"
-
-    @property
-    def job(self) -> str:
-        return f"{self.run_folder}/job.json"
-
-    @property
-    def out(self) -> str:
-        return f"{self.run_folder}/tasks/{file_name(self.task)}"
-
-    @property
-    def trace(self) -> str:
-        return f"{self.run_folder}/trace/{file_name(self.task)}.parquet"
-
-    @property
-    def steps(self) -> str:
-        return f"{self.out}/steps.parquet"
-
-    @property
-    def sampler_spec(self) -> str:
-        return f"{self.run_folder}/trace/{file_name(self.task)}.json"
-
-    @property
-    def sampler_log(self) -> str:
-        return f"{self.out}/sampler.log"
-
-    @property
-    def graph(self) -> str | None:
-        """One worker leaves the graph for all: they differ in nothing but their number."""
-        return f"{self.out}/graph.parquet" if self.task == "worker:0" else None
+    def __init__(self, task: str, run_folder: str) -> None:
+        """`run_folder` is absolute and unique to the attempt."""
+        self.task = task
+        self.run_folder = run_folder
+        self.process = f"{task} {run_folder.rpartition('.')[2]}"
+        """Unique to the attempt, because events of an earlier one may still arrive."""
+        self.sampler = f"sampler of {self.process}"
+        self.job = f"{run_folder}/job.json"
+        self.out = f"{run_folder}/tasks/{file_name(task)}"
+        self.trace = f"{run_folder}/trace/{file_name(task)}.parquet"
+        self.sampler_spec = f"{run_folder}/trace/{file_name(task)}.json"
+        self.sampler_log = f"{self.out}/sampler.log"
+        self.steps = f"{self.out}/steps.parquet"
+        self.graph = f"{self.out}/graph.parquet" if task == "worker:0" else None
+        """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
         """The task's own command."""
@@ -91,7 +62,7 @@ class ForkServer:
         self._python = python
 
     def begin(self) -> None:
-        """Starts it, and does not wait until it is ready."""
+        """Starts it without waiting until it is ready."""
         self._station.ask(
             "start",
             name=WARM,
@@ -110,14 +81,14 @@ class ForkServer:
             self.ready = True
 
     def run(self, place: TaskPlace) -> None:
-        """Asks for a task; `started` follows."""
+        """Requests a task; a `started` message follows."""
         order = {"job": place.job, "task": place.task, "out": place.out}
         if place.graph:
             order["graph"] = place.graph
         self._station.ask("tell", name=WARM, line=json.dumps({"run": order}))
 
     def stop(self, pid: int) -> None:
-        """Asks for the end of a task: SIGTERM, then SIGKILL."""
+        """Requests the end of a task: SIGTERM, then SIGKILL."""
         self._station.ask("tell", name=WARM, line=json.dumps({"stop": pid}))
 
 
@@ -131,7 +102,7 @@ def fork_server_message(event: Event) -> dict[str, Any]:
 
 
 def start_python(station: Station, place: TaskPlace, python: str, limit_s: float) -> int:
-    """Starts a task with a python of its own; its process number."""
+    """Starts a task as a new Python process; returns its PID."""
     answer = station.ask(
         "start",
         name=place.process,
@@ -146,10 +117,9 @@ def start_python(station: Station, place: TaskPlace, python: str, limit_s: float
 def container_command(
     spec: HostSpec, place: TaskPlace, *, name: str, address: str, gpu: int | None, agent: str, user: str
 ) -> list[str]:
-    """`docker run` of a task with its sampler around it: the interface that is sampled is the container's own.
+    """`docker run` of a sampler that starts the task, so that it samples the interface of the container.
 
-    Files have the same paths inside and outside, so that one job file serves all. The container ends when its stdin
-    does: the sampler inside watches it.
+    Paths are the same inside and outside, so that one job file serves all. The container ends when its stdin closes.
     """
     if spec.image is None:
         raise RunFailed(f"{spec.name}: no image to run a container from")
@@ -166,5 +136,5 @@ def container_command(
 
 
 def shown_command(argv: list[str]) -> str:
-    """For messages: as a person could type it."""
+    """The command line, for messages."""
     return shlex.join(argv)

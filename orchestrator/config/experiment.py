@@ -1,4 +1,4 @@
-"""An experiment file, checked: every fault of it is found in one reading. docs/EXPERIMENTS.md explains the language."""
+"""Reads and checks an experiment file, and reports all its faults at once. docs/EXPERIMENTS.md has the language."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from driple.orchestrator.config.yaml_nodes import node_of
 from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 KEYS: dict[str, str] = {
-    "name": "folder of its runs under the output folder; the file's own name if left out",
+    "name": "folder of its runs under the output folder; the name of the file if left out",
     "setting": "a setting, or a list of them",
     "hosts": "lab (the embedded default), local, or an inventory file",
     "placement": "packed, spread, {spread: machines} or {explicit: {host: [tasks]}}; follows the setting if left out",
-    "defaults": "axes (but model) of every grid that does not say otherwise",
+    "defaults": "default axes of every grid, except model",
     "workloads": "a list of grids; every combination of a grid's axes is a workload",
     "workload_lists": "file with named lists of grids; workloads.yaml beside the experiment if left out",
     "steps": "measured steps of each worker, after warm-up",
@@ -62,21 +62,21 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long each part of a run may take, in seconds."""
+    """Time limits of the parts of a run, in seconds."""
 
     start_s: float = 120.0
     """From the first process to the first step of the last worker."""
     step_s: float = 120.0
     """One training step."""
     run_s: float | None = None
-    """The whole run; None for an hour beyond its duration."""
+    """The whole run; None for its duration plus an hour."""
     stop_s: float = 20.0
-    """From asking a task to end to its end."""
+    """From the request to end a task to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What an experiment file says, checked."""
+    """A checked experiment file."""
 
     name: str
     source: str
@@ -97,7 +97,7 @@ def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
     """Reads and checks an experiment file and the files it names.
 
     Args:
-        source: the file, or its content. Files that a content names are relative to the current folder.
+        source: the file, or its content, whose file names are relative to the current folder.
 
     Raises:
         FileFaults: with every fault, each with its file, line and place.
@@ -176,7 +176,7 @@ def _policy(at: At) -> Policy:
 
 
 def _networks(at: At) -> tuple[NetworkCondition, ...]:
-    """A condition, or a list of them; a list inside one gives every combination."""
+    """A condition or a list of conditions; a list inside a condition gives every combination."""
     found: dict[NetworkCondition, None] = {}
     for entry in at.items() if isinstance(at.value, list) else [at]:
         keys = entry.keys(NETWORK_AXES)
@@ -201,7 +201,7 @@ def _measurement(root: At, keys: dict[str, At]) -> Measurement:
         duration = None
     if steps is None and duration is None:
         if isinstance(root.value, dict):
-            root.fault("key 'steps' or 'duration' is missing: how long is a run measured?")
+            root.fault("key 'steps' or 'duration' is missing")
         steps = 1
     return Measurement(
         steps=steps,
@@ -218,7 +218,7 @@ def _timeouts(at: At) -> Timeouts:
 
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
-    """What each key allows by itself and the others do not."""
+    """Checks that concern several keys."""
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")
@@ -229,7 +229,7 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
     hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
     strategies = sorted({workload.strategy for workload in experiment.workloads})
     for setting in experiment.settings:
-        if hosts_known:  # else that is the fault, and told already
+        if hosts_known:  # else that fault was reported already
             try:
                 place(setting, experiment.policy, experiment.inventory)
             except BadInput as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 
@@ -30,20 +30,9 @@ def find_experiment(name: str | os.PathLike[str]) -> Path:
 
 
 def known_experiments() -> dict[str, Path]:
-    """The experiments that have a name, by name. Those of the current folder come first."""
-    found: dict[str, Path] = {}
-    for folder in _folders():
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem not in NOT_EXPERIMENTS:
-                found.setdefault(path.stem, path)
+    """The experiments that have a name. Those of the current folder come first."""
+    files = list(Path("experiments").glob("*.yaml"))
+    with suppress(ModuleNotFoundError):  # an installation without the experiment files
+        files += [Path(str(file)) for file in resources.files(PACKAGE).iterdir() if file.name.endswith(".yaml")]
+    found = {file.stem: file for file in reversed(files) if file.stem not in NOT_EXPERIMENTS}
     return dict(sorted(found.items()))
-
-
-def _folders() -> Iterator[Path]:
-    yield Path("experiments")
-    try:
-        package = resources.files(PACKAGE)
-    except ModuleNotFoundError:  # an installation without the experiment files
-        return
-    parts = [package] if isinstance(package, Path) else getattr(package, "_paths", [])  # of a namespace package
-    yield from (Path(str(part)) for part in parts)

@@ -1,6 +1,6 @@
-"""Hosts: the inventory file, the embedded lab, and this machine.
+"""The hosts of an experiment, and the inventory file.
 
-defaults: {user: driple, work_dir: ~/driple}       # for every host that does not say otherwise
+defaults: {user: driple, work_dir: ~/driple}       # for every host
 hosts:
   gpu1: {gpus: {v100: 2}, networks: {1g: {address: 192.0.2.11, nic: eno1}}}
 """
@@ -37,7 +37,7 @@ HOST_KEYS: dict[str, str] = {
     "docker": "the program that runs images; docker if left out",
     "cpus": "of a task's container; all if left out",
     "memory": "of a task's container, as docker writes it (16g); all if left out",
-    "work_dir": "folder on the host for specs, logs and traces on their way",
+    "work_dir": "folder on the host for specs, logs and traces of running tasks",
     "data_dir": "folder on the host with dataset files; synthetic input if left out",
     "networks": "network of a setting to {address, nic} on that network: {1g: {address: 192.0.2.11, nic: eno1}}",
 }
@@ -51,7 +51,7 @@ _WAYS = {"python", "image"}
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A host's place on one network."""
+    """Address and interface of a host on one network."""
 
     address: str | None = None
     nic: str | None = None
@@ -59,7 +59,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec:
-    """A machine that tasks can run on. Fields as in HOST_KEYS."""
+    """A machine that can run tasks. Fields as in HOST_KEYS."""
 
     name: str
     address: str
@@ -78,7 +78,7 @@ class HostSpec:
 
     @property
     def agent_python(self) -> str:
-        """What runs the sampler and the steward there: they need no more than python3."""
+        """The interpreter of the agent and the samplers."""
         return "python3" if self.image else self.python
 
     def gpu_indices(self, device: str) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ class HostSpec:
         return tuple(self.gpus.get(device, ()))
 
     def is_on(self, network: str) -> bool:
-        """Whether it is on that network; a host that lists none is taken to be on every one."""
+        """Whether it is on that network. A host without networks is on every network."""
         return network == PCIE or not self.networks or network in self.networks
 
     def serves(self, setting: Setting) -> bool:
@@ -115,7 +115,7 @@ class Inventory:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the hosts that are written down."""
+        """Names of the listed hosts."""
         return tuple(host.name for host in self.hosts)
 
 
@@ -144,7 +144,7 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
     seen: dict[tuple[str, int | None], str] = {}
     for host_name, at in parts["hosts"].entries().items() if "hosts" in parts else ():
         own = {} if at.value is None else at.keys(HOST_KEYS)
-        # One way to run tasks replaces the other, also when the other is a default.
+        # `image` replaces a default `python`, and vice versa.
         own_way = bool(_WAYS & own.keys())
         inherited = {key: value for key, value in defaults.items() if not (own_way and key in _WAYS)}
         host = _read_host(host_name, at, {**inherited, **own})
@@ -157,23 +157,19 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
     return Inventory(kind=INVENTORY, hosts=tuple(hosts))
 
 
-def _word(value: object) -> str:
-    """A host name, address or login: nothing that ssh or a shell could take for something else."""
-    if not isinstance(value, str) or not re.fullmatch(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", value):
-        raise ExpectedError("a name or address without spaces, slashes and a leading dash")
-    return value
+def _matching(pattern: str, expected: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ExpectedError(expected)
+        return value
+
+    return parse
 
 
-def _absolute(value: object) -> str:
-    if not isinstance(value, str) or not value.startswith(("/", "~/")):
-        raise ExpectedError("a folder that begins with / or ~/")
-    return value
-
-
-def _memory(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmg]", value):
-        raise ExpectedError("a number with k, m or g, such as 16g")
-    return value
+# A host name, address or login, without characters that ssh or a shell could misread.
+_word = _matching(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", "a name or address without spaces, slashes and a leading dash")
+_absolute = _matching(r"(?s)(/|~/).*", "a folder that begins with / or ~/")
+_memory = _matching(r"[1-9][0-9]*[kmg]", "a number with k, m or g, such as 16g")
 
 
 def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:

@@ -1,4 +1,4 @@
-"""Which task runs on which host, and on which of its GPUs. Pure."""
+"""Placement: assigns tasks to hosts and GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXPLICIT = "explicit"
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What an experiment says about placement."""
+    """The placement of an experiment."""
 
     kind: str | None = None
     """`packed`, `spread` or `explicit`; None follows the setting: one machine is packed, several are spread."""
@@ -28,7 +28,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class PlacedTask:
-    """One task in its place."""
+    """A task with its host and GPU."""
 
     task: str
     host: str
@@ -37,11 +37,7 @@ class PlacedTask:
 
 
 def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[PlacedTask, ...]:
-    """Places every task of a setting, in the order of `Setting.tasks`.
-
-    Raises:
-        BadInput: the hosts cannot take it; says what is needed and what there is.
-    """
+    """Places every task of a setting, in the order of `Setting.tasks`. Raises BadInput if the hosts do not fit."""
     kind = policy.kind or (PACKED if setting.one_machine else SPREAD)
     if kind == PACKED and not setting.one_machine:
         raise BadInput(
@@ -68,7 +64,7 @@ def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Place
 
 
 def together(placed: Sequence[PlacedTask]) -> tuple[tuple[str, ...], ...]:
-    """Which tasks share a host: what of a placement belongs to a run's identity."""
+    """Groups of tasks that share a host: the part of a placement that belongs to the identity of a run."""
     groups: dict[str, list[str]] = {}
     for item in placed:
         groups.setdefault(item.host, []).append(item.task)
@@ -78,7 +74,7 @@ def together(placed: Sequence[PlacedTask]) -> tuple[tuple[str, ...], ...]:
 def _place_spread(
     setting: Setting, machines: int | None, hosts: Sequence[HostSpec], inventory: Inventory
 ) -> tuple[PlacedTask, ...]:
-    """Round robin over hosts, servers first; a worker passes over hosts whose GPUs are taken."""
+    """Round robin over hosts, servers first; a worker skips hosts without a free GPU."""
     if machines and machines > len(setting.tasks):
         raise BadInput(f"{setting} has {len(setting.tasks)} tasks, and cannot be spread over {machines} hosts")
     wanted = min(machines or len(hosts), len(setting.tasks))
@@ -107,7 +103,7 @@ def _place_spread(
 
 
 def _ring(setting: Setting, hosts: Sequence[HostSpec], count: int) -> Sequence[HostSpec]:
-    """The hosts to go round: those with most GPUs of the kind if not all are needed, in the order of the file."""
+    """The hosts with most GPUs of the kind, in the order of the file."""
     best = sorted(hosts, key=lambda host: -len(host.gpu_indices(setting.device)))[:count]
     return [host for host in hosts if host in best]
 
@@ -115,7 +111,7 @@ def _ring(setting: Setting, hosts: Sequence[HostSpec], count: int) -> Sequence[H
 def _place_explicitly(
     setting: Setting, by_host: Mapping[str, Sequence[str]], hosts: Sequence[HostSpec], inventory: Inventory
 ) -> tuple[PlacedTask, ...]:
-    # A host without the setting's GPU can still hold servers, so of written hosts only the network counts here.
+    # A host without GPUs can run servers, so only the network of listed hosts is checked here.
     by_name = {host.name: host for host in inventory.hosts or hosts}
     all_tasks = setting.tasks
     chosen: dict[str, HostSpec] = {}
@@ -146,7 +142,7 @@ def _place_explicitly(
 
 
 def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[PlacedTask, ...]:
-    """Gives each worker the next GPU of its host."""
+    """Assigns the next GPU of its host to each worker."""
     taken: dict[str, int] = {}
     placed = []
     for task, host in chosen.items():

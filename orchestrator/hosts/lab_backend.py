@@ -17,6 +17,7 @@ from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.registry import Backend, Cluster
 
 if TYPE_CHECKING:
+    from driple.orchestrator.attempt.data_network import Shaper
     from driple.orchestrator.hosts.agent_client import Station
     from driple.orchestrator.hosts.base import Host
     from driple.orchestrator.lab.lab_client import Lab
@@ -81,27 +82,23 @@ def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
         return SshHost(spec, connect=lambda: lab.connect(spec.name), host_key=lab.host_key(spec.name))
 
     # The hosts share the cores of this machine: two runs at a time would measure each other.
-    return Cluster(kind="lab", specs=specs, connect=connect, shaper=_LabShaper(lab), parallel=1)
+    return Cluster(kind="lab", specs=specs, connect=connect, shaper=_shaper(lab), parallel=1)
 
 
-class _LabShaper:
-    """The supervisor of the lab sets the condition of all links."""
+def _shaper(lab: Lab) -> Shaper:
+    """The supervisor of the lab sets the condition of all links, which are removed with the lab."""
+    from driple.orchestrator.attempt.data_network import Shaper
+    from driple.orchestrator.attempt.failure import PermanentError
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
+    class LabShaper(Shaper):
+        def shape(
+            self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]
+        ) -> dict[str, str]:
+            try:
+                return dict(lab.shape(condition, float(setting.link_mbit or 0)))
+            except HostError:
+                raise
+            except RunFailed as error:
+                raise PermanentError(f"network condition {condition.label or 'of the link itself'}: {error}") from None
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, Station]) -> dict[str, str]:
-        from driple.orchestrator.attempt.failure import PermanentError
-
-        try:
-            return dict(self._lab.shape(condition, float(setting.link_mbit or 0)))
-        except HostError:
-            raise
-        except RunFailed as error:
-            raise PermanentError(f"network condition {condition.label or 'of the link itself'}: {error}") from None
-
-    def clear(self, stations: Mapping[str, Station]) -> None:
-        return None  # the links are removed with the lab
-
-    def pairs_at_once(self, hosts: int) -> int:
-        return 1  # all hosts share the cores of this machine
+    return LabShaper()

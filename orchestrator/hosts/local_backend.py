@@ -44,7 +44,7 @@ def this_machine(
     addresses: Mapping[str, str | None], experiment: Experiment, gpus: Mapping[str, tuple[int, ...]] | None = None
 ) -> Iterator[Cluster]:
     """Hosts of these names and addresses that all are this machine, each with a folder of its own."""
-    from driple.orchestrator.attempt.data_network import NoShaper
+    from driple.orchestrator.attempt.data_network import Shaper
     from driple.orchestrator.hosts.local import LocalHost
 
     networks = {setting.network for setting in experiment.settings if not setting.one_machine}
@@ -60,7 +60,7 @@ def this_machine(
             )
             for name, address in addresses.items()
         }
-        yield Cluster(kind=LOCAL, specs=specs, connect=lambda spec: LocalHost(spec.name), shaper=NoShaper(), parallel=1)
+        yield Cluster(kind=LOCAL, specs=specs, connect=lambda spec: LocalHost(spec.name), shaper=Shaper(), parallel=1)
 
 
 @contextmanager

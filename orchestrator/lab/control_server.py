@@ -1,4 +1,4 @@
-"""The supervisor's ear: answers clients on a Unix socket, one thread for all, until the lab is to end."""
+"""The supervisor's control socket: one thread answers all clients until the lab ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ _REPLY_LIMIT_S = 5.0
 
 @dataclass
 class _Client:
-    """A client that has called and whose question is not complete."""
+    """A client whose request is not complete."""
 
     line: socket.socket
     text: bytes = b""
@@ -35,16 +35,16 @@ class _Client:
 
 @dataclass
 class _Connecting:
-    """A connection to a host on its way, and who waits for it."""
+    """A pending connection to a host, and the client that waits for it."""
 
     line: socket.socket
     host: socket.socket
     name: str
-    deadline: float = field(default=0.0)
+    deadline: float
 
 
 class Server:
-    """Serves until a lifeline ends, a client asks for the end, or the lab's folder is gone."""
+    """Serves until a lifeline closes, a client requests the end, or the lab's folder is removed."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class Server:
             self._selector.register(lifeline, selectors.EVENT_READ)
 
     def serve(self) -> socket.socket | None:
-        """Returns when the lab is to end: with the client that asked for it, if one did, to be kept until the end."""
+        """Returns when the lab must end, with the connection of the client that requested it, if one did."""
         while True:
             wait_s = min((each.deadline - time.monotonic() for each in self._dialling), default=_LOOK_S)
             events = self._selector.select(max(0.0, min(wait_s, _LOOK_S)))
             if not events and not self._folder.exists():
-                return None  # a detached lab whose folder was swept away could not be found again by anybody
+                return None  # nobody could find a detached lab without its folder
             for key, _ in events:
                 if key.fileobj is self._listener:
                     self._accept()
@@ -94,7 +94,7 @@ class Server:
         self._selector.register(line, selectors.EVENT_READ, _Client(line))
 
     def _hear(self, asker: _Client) -> bool:
-        """Reads; answers once the line is complete. True if the lab is to end."""
+        """Reads; answers once the line is complete. True if the lab must end."""
         try:
             part = asker.line.recv(65536)
         except OSError:
@@ -110,7 +110,7 @@ class Server:
         return self._answer(asker.line, asker.text)
 
     def _answer(self, line: socket.socket, text: bytes) -> bool:
-        """Does what is asked. True if that is to end."""
+        """Handles a request. True if it is to end the lab."""
         try:
             request = json.loads(text)
             if request["do"] == "down":
@@ -121,7 +121,7 @@ class Server:
             answer: dict[str, object] = {"ok": self._actions[request["do"]](request)}
         except (ToolError, BootError, DripleError, OSError) as error:
             answer = {"failed": str(error)}
-        except Exception as error:  # a question that we do not understand must not cost a lab that runs
+        except Exception as error:  # a malformed request must not end the lab
             traceback.print_exc()
             answer = {"failed": f"{type(error).__name__}: {error}"}
         _reply(line, answer)
@@ -144,7 +144,7 @@ class Server:
             self._give_up(dialling, os.strerror(result))
             return
         self._forget(dialling)
-        dialling.host.setblocking(True)  # a property of the connection itself, which the client shares
+        dialling.host.setblocking(True)  # the client shares this property of the connection
         _reply(dialling.line, {"ok": None}, [dialling.host.fileno()])
         dialling.host.close()
 
@@ -159,6 +159,6 @@ class Server:
 
 
 def _reply(line: socket.socket, answer: object, descriptors: Iterable[int] = ()) -> None:
-    with suppress(OSError):  # a client that has gone needs no answer
+    with suppress(OSError):  # the client has gone
         control_messages.send(line, answer, list(descriptors))
     line.close()

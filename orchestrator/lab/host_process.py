@@ -1,4 +1,4 @@
-"""A host's processes: from a fork of the supervisor, through the namespaces, to sshd as the host's PID 1."""
+"""Boots a host: forks from the supervisor, enters its namespaces, and executes sshd as its PID 1."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _LISTENS = f":{PORT:04X} 00000000:0000 0A"
 
 
 class BootError(Exception):
-    """A host did not come up."""
+    """A host did not boot."""
 
 
 @dataclass(frozen=True)
 class Booting:
-    """A host on its way up."""
+    """A host that is booting."""
 
     name: str
     report: int
-    """The pipe's end on which it says its PID, and what went wrong if anything did; closed once sshd has started."""
+    """Pipe on which it reports its PID and any error; closed once sshd has started."""
     shell: int
-    """PID of the process that makes the namespaces."""
+    """PID of the process that creates the namespaces."""
 
 
 def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
-    """Begins to bring a host up."""
+    """Starts to boot a host."""
     reader, writer = os.pipe()
     shell = os.fork()
     if shell == 0:
@@ -46,7 +46,7 @@ def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
 
 
 def finish(booting: Booting, files: LabFiles) -> int:
-    """Waits until the host's sshd listens; returns the PID of its first process, as the supervisor sees it."""
+    """Waits until the host's sshd listens; returns the PID of its first process in the supervisor's namespace."""
     deadline = time.monotonic() + BOOT_LIMIT_S
     said = _read_all(booting.report, deadline)
     if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def finish(booting: Booting, files: LabFiles) -> int:
         words["error"] = "sshd does not listen: " + (tools.one_line(log.read_bytes()) if log.exists() else "")
     if pid:
         end(pid)
-    raise BootError(f"{booting.name}: {words.get('error', 'its first process ended without a word')}")
+    raise BootError(f"{booting.name}: {words.get('error', 'its first process ended without a message')}")
 
 
 def _read_all(descriptor: int, deadline: float) -> str:
@@ -78,7 +78,7 @@ def _read_all(descriptor: int, deadline: float) -> str:
 
 
 def _listeners(pid: int) -> str:
-    """The table of TCP sockets where that process lives. Reading it costs sshd nothing, unlike a trial connection."""
+    """TCP sockets in the network namespace of a process. A trial connection would cost sshd more."""
     try:
         return Path(f"/proc/{pid}/net/tcp").read_text()
     except OSError:
@@ -94,7 +94,7 @@ def alive(pid: int) -> bool:
 
 
 def end(pid: int, limit_s: float = 5.0) -> None:
-    """Kills a host's first process, and waits until the kernel has taken all others of the host with it."""
+    """Kills a host's first process, and waits until the kernel has ended all others."""
     deadline = time.monotonic() + limit_s
     if alive(pid):
         os.kill(pid, signal.SIGKILL)
@@ -113,7 +113,7 @@ def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: in
 
 
 def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> None:
-    # What the supervisor ignores, or was started to ignore, every process of the host would ignore too.
+    # Otherwise every process of the host would inherit the signals that the supervisor ignores.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -141,7 +141,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
 
 
 def _shift_clock(offset_s: float) -> None:
-    """Lets the clocks of the processes to come run ahead (or behind)."""
+    """Shifts the clocks of later child processes."""
     try:
         linux_calls.unshare(linux_calls.NEW_TIME)
         whole = math.floor(offset_s)
@@ -149,4 +149,4 @@ def _shift_clock(offset_s: float) -> None:
         text = "".join(f"{clock} {whole} {rest_ns}\n" for clock in ("monotonic", "boottime"))
         Path("/proc/self/timens_offsets").write_text(text)
     except OSError as error:
-        raise BootError(f"a clock that is {offset_s:g} s off: this kernel refuses ({error.strerror})") from None
+        raise BootError(f"this kernel cannot shift a clock by {offset_s:g} s ({error.strerror})") from None

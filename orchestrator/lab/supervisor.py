@@ -1,7 +1,7 @@
-"""The supervisor: the first process of the lab's namespaces. It makes the hosts, serves clients, and takes all with it.
+"""The supervisor of a lab: creates the hosts and serves clients.
 
-Started by `launch.py` under `unshare`, as PID 1 of the lab's PID namespace. So whatever ends it, the kernel ends all
-hosts with it; and it ends itself when its owner is gone.
+lab_start.py starts it under `unshare` as PID 1 of the lab's PID namespace, so the kernel ends all hosts with it. It
+ends when its owner has ended.
 """
 
 from __future__ import annotations
@@ -20,17 +20,12 @@ from driple.orchestrator.lab import host_process, mounts, ssh_config, sshd
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.control_server import Server
 from driple.orchestrator.lab.lab_folder import name_of
-from driple.orchestrator.lab.layout import (
-    LabFiles,
-    LabPlan,
-    data_address,
-    management_address,
-)
+from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address, management_address
 from driple.orchestrator.lab.shaping import Shape, Shaper
 
 
 class Supervisor:
-    """The lab's hosts and links, and what may be done to them."""
+    """The hosts and links of a lab, and the actions on them."""
 
     def __init__(self, plan: LabPlan, files: LabFiles) -> None:
         self._plan, self._files = plan, files
@@ -46,7 +41,7 @@ class Supervisor:
         files.ssh_config.write_text(ssh_config.text(plan, files, name_of(files.folder)))
 
     def up(self) -> None:
-        """Brings all hosts up."""
+        """Boots all hosts."""
         self._boot(self._plan.names)
         self._shaper.apply(Shape(self._plan.rate_mbit))
 
@@ -54,7 +49,7 @@ class Supervisor:
         """Ends every host."""
         for pid in self._first.values():
             if host_process.alive(pid):
-                os.kill(pid, signal.SIGKILL)  # all at once, before the first is waited for
+                os.kill(pid, signal.SIGKILL)  # all of them, before waiting for the first
         for pid in self._first.values():
             host_process.end(pid)
 
@@ -73,10 +68,10 @@ class Supervisor:
         if failures:
             raise failures[0]
 
-    # What clients may ask for.
+    # Requests of clients.
 
     def describe(self, _: Mapping[str, Any]) -> object:
-        """All that a client needs to know of the lab."""
+        """The state of the lab."""
         hosts = {
             name: {
                 "data_address": data_address(number),
@@ -91,7 +86,7 @@ class Supervisor:
         return {"plan": asdict(self._plan), "hosts": hosts, "shape": shape}
 
     def shape(self, request: Mapping[str, Any]) -> object:
-        """Replaces what is done to the data links."""
+        """Sets the condition of the data links."""
         return self._shaper.apply(Shape(**request["shape"]))
 
     def set_link(self, request: Mapping[str, Any]) -> object:
@@ -103,7 +98,7 @@ class Supervisor:
         return None
 
     def kill_host(self, request: Mapping[str, Any]) -> object:
-        """A power cut: the host falls silent, then its processes are gone."""
+        """Ends a host; if `silent`, after its links, so that it cannot close its connections."""
         name = request["host"]
         number = self._plan.number(name)
         if request["silent"]:
@@ -115,7 +110,7 @@ class Supervisor:
         return None
 
     def revive_host(self, request: Mapping[str, Any]) -> object:
-        """Brings a host up that was killed or has died; one that is up stays as it is."""
+        """Boots a host that is down."""
         name = request["host"]
         if name in self._first and host_process.alive(self._first[name]):
             return None
@@ -130,7 +125,7 @@ class Supervisor:
         return None
 
     def serve(self, lifelines: Sequence[int]) -> object:
-        """Answers clients until the lab is to end."""
+        """Answers clients until the lab must end."""
         actions = {
             each.__name__: each for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
         }
@@ -144,7 +139,7 @@ class Supervisor:
 
 
 def _report(message: object) -> None:
-    """The one line that the starter waits for."""
+    """Writes the one line that lab_start.py waits for."""
     os.write(1, json.dumps(message).encode() + b"\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
@@ -153,13 +148,12 @@ def main(arguments: Sequence[str]) -> int:
     """Runs a lab.
 
     Args:
-        arguments: the lab's folder, and the numbers of inherited descriptors: first the folder's lock, which is held
-            as long as the lab lives, then the lifelines.
+        arguments: the folder, then the inherited descriptors: the folder's lock and the lifelines.
     """
     folder, *numbers = arguments
     descriptors = [int(number) for number in numbers]
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # no process of a host may keep a lab alive
+        os.set_inheritable(descriptor, False)  # no process of a host may keep the lab alive
     os.umask(0o077)
     os.chdir("/")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -179,7 +173,7 @@ def main(arguments: Sequence[str]) -> int:
         if supervisor is not None:
             supervisor.end()
         shutil.rmtree(files.folder, ignore_errors=True)
-        del waiting  # the client that asked for the end learns by this that it is done
+        del waiting  # closing it tells the client that the lab has ended
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The planner: an experiment to ordered runs. Pure: the same experiment always gives the same plan."""
+"""Plans the runs of an experiment in order. Pure: the same experiment always gives the same plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from driple.orchestrator.config.placement import PlacedTask, place, together
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, and where its tasks would go."""
+    """A run and the placement of its tasks."""
 
     spec: RunSpec
     id: str
@@ -21,10 +21,10 @@ class PlannedRun:
 
 
 def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
-    """All runs of an experiment, in the order they are done.
+    """All runs of an experiment in order.
 
-    Repetitions are outermost: a sweep that is cut short has measured everything once before anything twice, and slow
-    drift of a machine does not fall on one workload.
+    Repetitions are the outer loop: everything is measured once before anything is measured twice, and slow drift of a
+    machine affects all workloads.
     """
     placements: dict[Setting, tuple[PlacedTask, ...]] = {
         setting: place(setting, experiment.policy, experiment.inventory) for setting in experiment.settings

@@ -1,4 +1,4 @@
-"""Which runs of a plan need not be done: sealed under the output folder, or measured before and in a dataset."""
+"""Finds the runs that are done: sealed under the output folder, or with rows in a dataset."""
 
 from __future__ import annotations
 
@@ -12,18 +12,11 @@ from driple.contracts.run_dir import RunPaths
 from driple.contracts.setting import Setting
 
 FOREIGN_LOAD = "foreign_load"
-"""Flag of a row whose machine did something else meanwhile (pipeline/traces/background_load.py)."""
+"""Flag of a row whose machine had other load (pipeline/traces/background_load.py)."""
 
 
 def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str], *, any_network: bool = False) -> frozenset[str]:
-    """The identities that need not be done again. Lists the folder once, and reads only what exists.
-
-    Args:
-        output: the folder of experiments.
-        experiment: the name.
-        run_ids: of the plan.
-        any_network: also accept runs whose network was not as specified.
-    """
+    """The identities of sealed runs; with `any_network`, also of those whose network was not as specified."""
     folder = RunPaths(output, experiment, "").root
     try:
         present = {entry.name for entry in folder.iterdir()}
@@ -42,11 +35,6 @@ def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str
     """The identities with rows in a dataset, even if their traces were deleted.
 
     A run is measured again if the machine had other load, or if its network was not as the setting says.
-
-    Args:
-        datasets: the folder of `<setting>.parquet`.
-        settings: of the plan.
-        run_ids: of the plan.
 
     Raises:
         BadInput: there is no such folder, or a file is not a dataset.
@@ -70,5 +58,5 @@ def _rows(path: Path) -> list[tuple[str, list[str] | None, str | None]]:
     try:
         table = parquet.read_table(path, columns=["run_id", "flags", "host_kind"])
     except (OSError, ValueError, KeyError):  # pyarrow's own errors are ValueErrors
-        raise BadInput(f"{path}: not a dataset that can be read") from None
+        raise BadInput(f"{path}: not a readable dataset") from None
     return list(zip(*(table[name].to_pylist() for name in ("run_id", "flags", "host_kind")), strict=True))

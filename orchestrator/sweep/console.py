@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: a line that is redrawn on a terminal, plain lines elsewhere, a table at the end."""
+"""Progress of a sweep: a status line on a terminal, plain lines elsewhere, and a table at the end."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ REDRAW_S = 0.5
 
 
 class Console:
-    """Shows a sweep on a stream. Failures are shown at once, whatever the stream."""
+    """Writes the progress of a sweep to a stream."""
 
     def __init__(
         self,
         stream: IO[str] | io.TextIOBase | None = None,
         on_failed: Callable[[RunResult], None] = lambda result: None,
     ) -> None:
-        """Args:
-        stream: where to write; stderr if None.
-        on_failed: called for each run that fails after all retries.
-        """
+        """Writes to stderr if there is no stream. `on_failed` is called for each run that fails finally."""
         self._stream: IO[str] | io.TextIOBase | None = stream or sys.stderr
         self._on_failed = on_failed
         self._terminal = self._stream is not None and self._stream.isatty()
@@ -45,7 +42,7 @@ class Console:
         self._line_there = False
 
     def begin(self, total: int, done: int) -> None:
-        """So many runs in all, and so many of them done before."""
+        """Begins with `total` runs, of which `done` were done before."""
         self._total, self._before = total, done
         self._began = self._last_end = time.monotonic()
         if done:
@@ -83,7 +80,7 @@ class Console:
             self._on_failed(result)
 
     def tick(self) -> None:
-        """Redraws the line; called often."""
+        """Redraws the status line; called often."""
         now = time.monotonic()
         if self._terminal and now - self._drawn >= REDRAW_S:
             with self._lock:
@@ -93,12 +90,12 @@ class Console:
                 self._line_there = True
 
     def close(self) -> None:
-        """Leaves the terminal clean."""
+        """Removes the status line."""
         with self._lock:
             self._wipe()
 
     def say(self, text: str) -> None:
-        """A line that stays, above the one that is redrawn."""
+        """Writes a line above the status line."""
         with self._lock:
             self._wipe()
             self._write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")
@@ -109,7 +106,7 @@ class Console:
             self._line_there = False
 
     def _write(self, text: str) -> None:
-        """Writes, as long as somebody reads: that nobody does is no reason to end a sweep."""
+        """Writes as long as the stream is open. A closed stream must not end the sweep."""
         if self._stream is not None:
             try:
                 self._stream.write(text)
@@ -139,7 +136,7 @@ class Console:
 
 
 class ConsoleHandler(logging.Handler):
-    """Warnings of all parts, as lines of a console: or they would land in the middle of its line."""
+    """Writes log records above the status line of a console."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -151,7 +148,7 @@ class ConsoleHandler(logging.Handler):
 
 
 def summary_text(results: Sequence[RunResult]) -> str:
-    """The table at the end: what was not done first in the eye, so last on the screen."""
+    """The table at the end, with the failed runs last."""
     order = {"sealed": 0, "not done": 1, "failed": 2}
     rows = [
         (
@@ -169,11 +166,11 @@ def summary_text(results: Sequence[RunResult]) -> str:
         for status in order
         if (count := sum(r.status == status for r in results)) or status == "sealed"
     )
-    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'why'), rows)}\n\n{counts}"
+    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'reason'), rows)}\n\n{counts}"
 
 
 def summary_json(experiment: str, output: str, before: int, results: Sequence[RunResult]) -> dict[str, Any]:
-    """The same as plain values."""
+    """The summary as plain values."""
     return {
         "experiment": experiment,
         "output": output,
@@ -197,7 +194,7 @@ def summary_json(experiment: str, output: str, before: int, results: Sequence[Ru
 
 
 def span(seconds: float) -> str:
-    """A duration for people."""
+    """A duration as text."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 6000:

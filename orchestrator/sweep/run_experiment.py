@@ -28,16 +28,7 @@ from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.planning.resume import measured_runs, sealed_runs
 from driple.orchestrator.sweep.console import Console
 from driple.orchestrator.sweep.provenance import provenance
-from driple.orchestrator.sweep.scheduler import (
-    HOST_PATIENCE_S,
-    NOT_DONE,
-    SKIPPED,
-    RunResult,
-    Sweep,
-    SweepOptions,
-    Watcher,
-    only_sweep,
-)
+from driple.orchestrator.sweep.scheduler import HOST_PATIENCE_S, RunResult, Sweep, SweepOptions, Watcher, only_sweep
 
 # Otherwise logging prints warnings on stderr in a program that sets up no logging.
 logging.getLogger("driple").addHandler(logging.NullHandler())
@@ -77,12 +68,12 @@ class SweepResult:
     @property
     def skipped(self) -> tuple[RunResult, ...]:
         """Runs that had been done before."""
-        return self._of(SKIPPED)
+        return self._of("skipped")
 
     @property
     def not_done(self) -> tuple[RunResult, ...]:
         """Runs that were not started or not finished because the sweep was stopped."""
-        return self._of(NOT_DONE)
+        return self._of("not done")
 
     def _of(self, status: str) -> tuple[RunResult, ...]:
         return tuple(result for result in self.runs if result.status == status)
@@ -183,7 +174,7 @@ def run(
         loaded.name,
         folder,
         tuple(
-            by_id.get(each.id) or RunResult(each, SKIPPED, directory=RunPaths(folder, loaded.name, each.id).root)
+            by_id.get(each.id) or RunResult(each, "skipped", directory=RunPaths(folder, loaded.name, each.id).root)
             for each in planned.runs
         ),
     )

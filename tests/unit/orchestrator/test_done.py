@@ -55,14 +55,14 @@ def test_a_folder_without_that_setting_says_nothing(
     assert dry_run(checkout, tmp_path, tmp_path, capsys) == []
 
 
-@pytest.mark.parametrize("what", ["no such folder", "not a folder", "not a dataset that can be read"])
+@pytest.mark.parametrize("what", ["no such folder", "not a folder", "not a readable dataset"])
 def test_what_cannot_be_read_is_one_line(
     checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     datasets = tmp_path / "datasets"
     if what == "not a folder":
         datasets.write_text("")
-    if what.startswith("not a dataset"):
+    if what.startswith("not a readable"):
         datasets.mkdir()
         (datasets / "cpu-p2w2-1g.parquet").write_text("no Parquet")
     assert main([str(checkout / "experiments/p2w2.yaml"), "--dry-run", "--done", str(datasets)]) == 2

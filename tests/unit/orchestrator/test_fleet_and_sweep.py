@@ -11,7 +11,7 @@ import pytest
 
 from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
 from driple.contracts.manifest import FAILED, Manifest
-from driple.orchestrator.attempt.data_network import NoShaper
+from driple.orchestrator.attempt.data_network import Shaper
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts import host_pool as host_pools
@@ -123,7 +123,7 @@ class World:
             return FakeHost(spec.name, self.problems, answer)
 
         self.pool = HostPool(specs, connect, AGENT, "tests")
-        self.cluster = Cluster("ssh", specs, connect, NoShaper(), None)
+        self.cluster = Cluster("ssh", specs, connect, Shaper(), None)
         self.output = folder / "traces"
         self.seen = Quiet()
 

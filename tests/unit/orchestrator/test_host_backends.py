@@ -10,7 +10,7 @@ import pytest
 
 from driple.contracts.errors import FileFaults
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.data_network import NoShaper
+from driple.orchestrator.attempt.data_network import Shaper
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.local import LocalHost
@@ -27,7 +27,7 @@ class BatchSystem(Backend):
     @contextmanager
     def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
         specs = {spec.name: spec for spec in self.hosts_for(experiment.settings[0])}
-        yield Cluster("batch", specs, lambda spec: LocalHost(spec.name), NoShaper(), None)
+        yield Cluster("batch", specs, lambda spec: LocalHost(spec.name), Shaper(), None)
 
 
 def experiment_file(folder: Path, hosts: str) -> Path:

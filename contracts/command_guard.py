@@ -23,19 +23,19 @@ _NOT_TO_PREDICT = ("matplotlib", "tensorboard", "dgl")
 
 
 class Main(Protocol):
-    """A command's entry: arguments (the process's own if None) to exit code."""
+    """The entry point of a command: takes arguments (sys.argv if None), returns the exit code."""
 
     def __call__(self, argv: Optional[Sequence[str]] = None) -> int:
         """Runs the command."""
 
 
 def command(main: Main) -> Main:
-    """Wraps a command's `main`: our errors become lines on stderr and an exit code, a bug keeps its traceback."""
+    """Wraps `main` of a command: a DripleError becomes lines on stderr and an exit code; a bug keeps its traceback."""
 
     def guarded(argv: Optional[Sequence[str]] = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # a terminal without our letters is no reason to fail
+                stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode
         code = 0
         try:
             try:
@@ -49,14 +49,14 @@ def command(main: Main) -> Main:
                     print(printable(line), file=sys.stderr)
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except BrokenPipeError:  # `driple-run ... | head`: the reader has seen enough
+        except BrokenPipeError:  # `driple-run ... | head`
             _discard(sys.stdout, sys.stderr)
         except KeyboardInterrupt:
             code = 130
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            if error.filename is None:  # not said by `replacing`: so it is what we print
+            if error.filename is None:  # `replacing` sets the name: so it is stdout
                 _discard(sys.stdout)
             name = "the output" if error.filename is None else printable(str(error.filename))
             print(f"cannot write {name}: {error.strerror}", file=sys.stderr)
@@ -96,7 +96,7 @@ def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optio
 
 
 def tell(text: str) -> None:
-    """Prints what a command ends with. A reader that has gone is no reason for another exit code."""
+    """Prints the result of a command. A closed pipe does not change the exit code."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -104,12 +104,12 @@ def tell(text: str) -> None:
 
 
 def _discard(*streams: Optional[IO[str]]) -> None:
-    """Lets what is still buffered go nowhere, or Python complains of it once more at exit."""
+    """Discards buffered output, which Python would otherwise report at exit."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with everything a terminal could take for a command made visible."""
+    """`text` on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

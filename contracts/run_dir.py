@@ -1,4 +1,4 @@
-"""RunPaths: the only place that knows the file names of a run directory, and how a file is put there.
+"""RunPaths: the file names of a run directory. `replacing`: writes a file atomically.
 
 <output>/<experiment>/<run-id>/
     run.json                 the Manifest
@@ -6,7 +6,7 @@
     trace/<task>.parquet     samples; the task's TCP flows beside them, in trace/<task>.flows.parquet
     steps/<task>.parquet     training steps
     graph/<role>.parquet     the graph that ran
-    logs/<task>.log          what the task said
+    logs/<task>.log          output of the task
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import IO, Any, Iterator, Optional, Tuple, Union
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a disk says that does not take what is written to it."""
+"""Errors of a disk that is full or broken."""
 
 
 class RunPaths:
-    """Every path inside one run directory. Makes no folders and touches no disk."""
+    """Every path inside a run directory. Does not access the disk."""
 
     def __init__(self, output: Union[str, Path], experiment: str, run_id: str) -> None:
         self.root = Path(output) / experiment / run_id
@@ -53,7 +53,7 @@ class RunPaths:
 
 
 def file_name(task: str) -> str:
-    """`worker:0` as a file name that no shell, Windows share or scp takes for something else."""
+    """`worker:0` as a file name without a colon, which has a meaning in scp and on Windows."""
     return task.replace(":", "-")
 
 

@@ -34,11 +34,11 @@ from driple.orchestrator.config.yaml_nodes import node_of
 from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 KEYS: dict[str, str] = {
-    "name": "folder of its runs under the output folder; the name of the file if left out",
+    "name": "folder of its runs under the output folder; the file's own name if left out",
     "setting": "a setting, or a list of them",
     "hosts": "lab (the embedded default), local, or an inventory file",
     "placement": "packed, spread, {spread: machines} or {explicit: {host: [tasks]}}; follows the setting if left out",
-    "defaults": "default axes of every grid, except model",
+    "defaults": "axes (but model) of every grid that does not say otherwise",
     "workloads": "a list of grids; every combination of a grid's axes is a workload",
     "workload_lists": "file with named lists of grids; workloads.yaml beside the experiment if left out",
     "steps": "measured steps of each worker, after warm-up",

@@ -37,7 +37,7 @@ HOST_KEYS: dict[str, str] = {
     "docker": "the program that runs images; docker if left out",
     "cpus": "of a task's container; all if left out",
     "memory": "of a task's container, as docker writes it (16g); all if left out",
-    "work_dir": "folder on the host for specs, logs and traces of running tasks",
+    "work_dir": "folder on the host for specs, logs and traces on their way",
     "data_dir": "folder on the host with dataset files; synthetic input if left out",
     "networks": "network of a setting to {address, nic} on that network: {1g: {address: 192.0.2.11, nic: eno1}}",
 }

@@ -23,7 +23,7 @@ from driple.orchestrator.attempt.prepare import ask_each
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient
 from driple.orchestrator.hosts.agent_file import AgentFile
-from driple.orchestrator.hosts.host_pool import MANY, Fleet
+from driple.orchestrator.hosts.host_pool import MANY, HostPool
 from driple.orchestrator.hosts.ssh import SshHost
 from driple.orchestrator.lab.lab_client import Lab
 
@@ -69,7 +69,7 @@ class Hosts:
         self._config.write_text(self._direct())
         self.cpu_ms: dict[int, list[Steps]] = {}
         """By number of hosts, of each time: CPU time of one host's share of our steps, by whose it is."""
-        inside = ["nsenter", "--target", str(lab.keeper_pid), "--net"]
+        inside = ["nsenter", "--target", str(lab.supervisor_pid), "--net"]
         self._inside = inside if os.getuid() == 0 else [*inside, "--user", "--preserve-credentials"]
 
     def _direct(self) -> str:
@@ -99,7 +99,7 @@ class Hosts:
         laps = Laps()
         names = self.lab.names[:count]
         specs = {name: self._spec(name) for name in names}
-        fleet = Fleet(specs, self._connect, self.agent, "benchmark")
+        fleet = HostPool(specs, self._connect, self.agent, "benchmark")
         before, controller_s = set(_on_hosts(self.agent.file_name)), time.process_time()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             try:

@@ -20,12 +20,12 @@ from driple.orchestrator.attempt.task_start import Starter
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.hosts.agent_client import AgentClient
 from driple.orchestrator.hosts.agent_file import AgentFile
-from driple.orchestrator.hosts.backends import lab_cluster
-from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.host_pool import HostPool
+from driple.orchestrator.hosts.lab_backend import lab_cluster
 from driple.orchestrator.lab.lab_client import Lab
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import provenance
-from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
+from driple.orchestrator.sweep.scheduler import RunResult, Sweep, SweepOptions, only_sweep
 
 SETTING = "cpu-p2w2-1g"
 HOSTS = 4
@@ -44,7 +44,7 @@ repetitions: {{runs}}
 """
 STARTED, END = "started", "servers and samplers end, from the last worker's last word"
 DOORS: tuple[tuple[Any, str, str], ...] = (
-    (Fleet, "stations", "connect, bring the agent, start stewards"),
+    (HostPool, "stations", "connect, bring the agent, start stewards"),
     (Links, "apply", "network condition and its probe"),
     (lifecycle, "prepare", "look at hosts, ports, job files"),
     (Attempt, "_warm_up", "load TensorFlow"),
@@ -65,7 +65,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self.runs: list[dict[str, Any]] = []
         self._spans: dict[str, list[tuple[float, float]]] = {}
-        self._ended: lifecycle.Ended | None = None
+        self._ended: lifecycle.FinishedAttempt | None = None
         self._began = self._began_cpu = 0.0
 
     @contextmanager
@@ -87,8 +87,10 @@ class Stopwatch:
 
         return timed
 
-    def _kept(self, go: Callable[[Attempt], lifecycle.Ended]) -> Callable[[Attempt], lifecycle.Ended]:
-        def kept(attempt: Attempt) -> lifecycle.Ended:
+    def _kept(
+        self, go: Callable[[Attempt], lifecycle.FinishedAttempt]
+    ) -> Callable[[Attempt], lifecycle.FinishedAttempt]:
+        def kept(attempt: Attempt) -> lifecycle.FinishedAttempt:
             self._ended = go(attempt)
             return self._ended
 
@@ -109,7 +111,7 @@ class Stopwatch:
         self._spans.clear()
         self._began, self._began_cpu = time.monotonic(), time.process_time()
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: RunResult) -> None:
         wall, cpu = time.monotonic() - self._began, time.process_time() - self._began_cpu
         assert result.status == "sealed" and self._ended is not None
         # Of the job, what is surely its own: from the first task that is known to run, to the last word that the last
@@ -134,11 +136,11 @@ def sweep(lab: Lab, agent: AgentFile, runs: int) -> list[dict[str, Any]]:
         file.write_text(EXPERIMENT.format(runs=runs))
         experiment = load_experiment(file)
         cluster = lab_cluster(lab, experiment)
-        fleet = Fleet(cluster.specs, cluster.connect, agent, "benchmark")
+        fleet = HostPool(cluster.specs, cluster.connect, agent, "benchmark")
         stack.callback(fleet.close)
         stack.enter_context(only_sweep(folder, experiment.name))
         stack.enter_context(watch.at_the_doors())
-        options = Options(output=folder)
+        options = SweepOptions(output=folder)
         known = provenance(agent.sha256)
         results = Sweep(experiment, plan(experiment), cluster, fleet, options, watch, known).go()
         assert len(results) == len(watch.runs) == runs

@@ -1,4 +1,4 @@
-"""What all commands share: help that ends with an example, one-line errors, exit codes."""
+"""Shared by all commands: help with an example, one-line errors, exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CommandParser", "Main", "command", "printable"]
 
 
 class CommandParser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line, and whose help ends with a real example."""
+    """An argument parser with one-line errors, whose help ends with an example."""
 
     def __init__(self, *, prog: str, description: str, example: str) -> None:
         super().__init__(
@@ -19,7 +19,7 @@ class CommandParser(argparse.ArgumentParser):
             description=description,
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,  # a later option must not change what a short form in a user's script means
+            allow_abbrev=False,  # a new option must not change the meaning of an abbreviation in a script
         )
         self.add_argument("--version", action=_Version, help="show the version and exit")
 
@@ -28,7 +28,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class PartParser(argparse.ArgumentParser):
-    """For the parts of a command. Not a CommandParser, which wants more arguments than argparse hands on."""
+    """The parser of a subcommand. argparse cannot pass the arguments of a CommandParser."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -37,7 +37,7 @@ class PartParser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """`--version`, looked up only when asked for: importlib.metadata costs as much as the rest of a help page."""
+    """`--version`. Imports importlib.metadata only when used, because it is slow."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(nargs=0, **options)

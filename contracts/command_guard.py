@@ -1,48 +1,62 @@
-"""What stands around every command: one-line errors and exit codes. Without a parser, which not every command needs."""
+"""The wrapper of every command: one-line errors and exit codes. Has no parser, which not every command needs."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from typing import IO, Optional, Protocol, Sequence
+from typing import IO, Dict, Optional, Protocol, Sequence
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.run_dir import NO_ROOM
+
+_PIPELINE = "numpy pandas pyarrow sklearn joblib igraph matplotlib"
+_INSPECTOR = "torch safetensors scipy threadpoolctl tensorboard dgl"
+EXTRAS: Dict[str, str] = {
+    **dict.fromkeys(_PIPELINE.split(), "pipeline"),
+    **dict.fromkeys(_INSPECTOR.split(), "inspector"),
+    **{"tensorflow": "workloads", "tf_keras": "workloads", "optuna": "tune"},
+    **{"dask": "dask", "distributed": "dask", "ray": "ray"},
+}
+"""The extra that installs a module."""
+_NOT_TO_PREDICT = ("matplotlib", "tensorboard", "dgl")
 
 
 class Main(Protocol):
-    """A command's entry: arguments (the process's own if None) to exit code."""
+    """The entry point of a command: takes arguments (sys.argv if None), returns the exit code."""
 
     def __call__(self, argv: Optional[Sequence[str]] = None) -> int:
         """Runs the command."""
 
 
 def command(main: Main) -> Main:
-    """Wraps a command's `main`: our errors become lines on stderr and an exit code, a bug keeps its traceback."""
+    """Wraps `main` of a command: a DripleError becomes lines on stderr and an exit code; a bug keeps its traceback."""
 
     def guarded(argv: Optional[Sequence[str]] = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # a terminal without our letters is no reason to fail
+                stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode
         code = 0
         try:
             try:
                 code = main(argv)
-            except DripleError as error:
-                code = error.exit_code
-                for line in error.lines():
+            except (DripleError, ModuleNotFoundError) as error:
+                told = error if isinstance(error, DripleError) else missing_extra(error, main.__module__)
+                if told is None:
+                    raise
+                code = told.exit_code
+                for line in told.lines():
                     print(printable(line), file=sys.stderr)
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except BrokenPipeError:  # `driple-run ... | head`: the reader has seen enough
+        except BrokenPipeError:  # `driple-run ... | head`
             _discard(sys.stdout, sys.stderr)
         except KeyboardInterrupt:
             code = 130
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            if error.filename is None:  # not said by `replacing`: so it is what we print
+            if error.filename is None:  # `replacing` sets the name: so it is stdout
                 _discard(sys.stdout)
             name = "the output" if error.filename is None else printable(str(error.filename))
             print(f"cannot write {name}: {error.strerror}", file=sys.stderr)
@@ -53,8 +67,36 @@ def command(main: Main) -> Main:
     return guarded
 
 
+def require(*modules: str) -> None:
+    """Ends a command before it has written anything, if a module that it will need is not installed."""
+    from importlib.util import find_spec
+
+    for module in modules:
+        if find_spec(module) is None:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optional[BadInput]:
+    """The error to report for a module that an extra installs; None for any other module.
+
+    Args:
+        error: of the import.
+        command_module: of the command's `main`. One extra installs all that driple-predict or driple-train needs.
+    """
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    if extra is None:
+        return None
+    if extra in ("pipeline", "inspector"):
+        if command_module.endswith("cli_predict") and module not in _NOT_TO_PREDICT:
+            extra = "predict"
+        elif command_module.endswith("cli_train"):
+            extra = "inspector"
+    return BadInput(f"{module} is not installed: pip install 'driple[{extra}]'")
+
+
 def tell(text: str) -> None:
-    """Prints what a command ends with. A reader that has gone is no reason for another exit code."""
+    """Prints the result of a command. A closed pipe does not change the exit code."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -62,12 +104,12 @@ def tell(text: str) -> None:
 
 
 def _discard(*streams: Optional[IO[str]]) -> None:
-    """Lets what is still buffered go nowhere, or Python complains of it once more at exit."""
+    """Discards buffered output, which Python would otherwise report at exit."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def printable(text: str) -> str:
-    """`text` on one line, with everything a terminal could take for a command made visible."""
+    """`text` on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -1,15 +1,15 @@
-"""The tree of errors. Each knows the exit code of the command that meets it.
+"""The exception tree, with the exit code of a command that meets each.
 
-    DripleError                1   anything we foresaw; catch this at the top of a command
-    |-- BadInput               2   what the user gave cannot be used; nothing was started
-    |   |-- UnknownName        2   a name that is not in a closed list; shows the nearest and the rest
+    DripleError                1   every expected error; commands catch it
+    |-- BadInput               2   the input of the user is wrong; nothing was started
+    |   |-- UnknownName        2   a name that is not in a closed list; shows the nearest and all known names
     |   |-- BadSetting         2   a setting text that does not follow the grammar
-    |   `-- FileFaults         2   every fault of one file, each with its place
-    `-- RunFailed              1   something that was started did not end well
+    |   `-- FileFaults         2   all faults of a file, each with its place
+    `-- RunFailed              1   something that was started failed
         |-- CorruptRun         1   a run directory that cannot be read
-        `-- HostError          1   a host did not do its part
-            |-- HostRefused    1   login, key or host key: waiting does not help
-            `-- HostLost       1   down, cut off or too slow: it may come back
+        `-- HostError          1   an error of a host
+            |-- HostRefused    1   wrong login, key or host key: waiting does not help
+            `-- HostLost       1   down, unreachable or too slow: it may come back
 
 Exit code 0 is success. Anything outside this tree is a bug and shows its traceback.
 """
@@ -20,24 +20,24 @@ from typing import Iterable, NamedTuple, Optional, Sequence
 
 
 class DripleError(Exception):
-    """Anything that Driple foresaw. `str()` of it gives the cause and the remedy."""
+    """Every expected error. `str()` of it gives the cause and the remedy."""
 
     exit_code = 1
 
     def lines(self) -> Sequence[str]:
-        """What a command prints on stderr: one line a fault."""
+        """The lines that a command prints on stderr, one per fault."""
         return [str(self)]
 
 
 class BadInput(DripleError):
-    """The user's input cannot be used. Raised before anything is started or written."""
+    """The input of the user is wrong. Raised before anything is started or written."""
 
     exit_code = 2
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
-    """The known name that `name` was probably meant to be, if any is close."""
-    import difflib  # errors are rare, and this keeps the start of an agent quick
+    """The most similar known name, if there is one."""
+    import difflib  # slow to import, and errors are rare
 
     folded = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), list(folded), n=1, cutoff=cutoff)
@@ -45,14 +45,14 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[st
 
 
 def unknown(kind: str, name: object, known: Sequence[str]) -> str:
-    """The sentence for a name that is not in a closed list: nearest first, then all of them."""
+    """The message for an unknown name: the most similar known name, then all of them."""
     guess = nearest(str(name), known)
     hint = f"; did you mean {guess!r}?" if guess else ""
     return f"unknown {kind} {shown(name)}{hint} (known: {', '.join(known)})"
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """`repr` for a message: on one line and never long, whatever the user's file holds."""
+    """`repr` for a message, on one line of limited length."""
     text = repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
@@ -65,20 +65,20 @@ class UnknownName(BadInput):
 
 
 class BadSetting(BadInput):
-    """A text that is no setting."""
+    """A text that is not a setting."""
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong in a file, and where."""
+    """One fault of a file with its place."""
 
     source: str
-    """The file, as the user named it."""
+    """Name of the file."""
     line: Optional[int]
-    """Counted from 1; None where a fault has no one line."""
+    """From 1; None if the fault has no line."""
     place: str
     """The path inside the document, like `workloads[1].batch_size`; empty for the whole document."""
     message: str
-    """What was expected and what was found."""
+    """Expected and actual value."""
 
     def __str__(self) -> str:
         where = self.source if self.line is None else f"{self.source}:{self.line}"
@@ -86,7 +86,7 @@ class Fault(NamedTuple):
 
 
 class FileFaults(BadInput):
-    """All faults of a file (and of the files it names), reported together."""
+    """All faults of a file and of the files that it names."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -97,20 +97,20 @@ class FileFaults(BadInput):
 
 
 class RunFailed(DripleError):
-    """Something that was started did not end well."""
+    """Something that was started failed."""
 
 
 class CorruptRun(RunFailed):
-    """A run directory whose files are missing, cut short or of another schema."""
+    """A run directory with files that are missing, truncated or of another schema."""
 
 
 class HostError(RunFailed):
-    """A host did not do its part. The message names it."""
+    """An error of a host. The message names the host."""
 
 
 class HostRefused(HostError):
-    """The host does not let us in, or is not the one we know: waiting does not help."""
+    """The login failed, or the host key is wrong: waiting does not help."""
 
 
 class HostLost(HostError):
-    """The host is down, cut off or does not answer. It may come back, and what ran there may still run."""
+    """The host is down or unreachable. It may come back, and processes may still run there."""

@@ -1,4 +1,4 @@
-"""A folder for one process at a time: a lock that the kernel takes off, whatever ends its holder."""
+"""A lock on a folder, which the kernel releases however its holder ends."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from driple.contracts.errors import BadInput
 
 @contextmanager
 def only_one(folder: Path, program: str) -> Iterator[None]:
-    """Makes the folder if it is not there, and keeps a second process from it.
+    """Creates the folder if needed, and locks it.
 
     Args:
-        folder: to be worked in.
-        program: what a second one is told is at work.
+        folder: the folder.
+        program: name of this program, for the message of a second process.
 
     Raises:
-        BadInput: another is at work in it, or it cannot be written.
+        BadInput: another process has the lock, or the folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Not blocking: a pipe in the lock's place would be waited for.
+        # O_NONBLOCK, because opening a pipe of that name would block.
         fd = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
     except OSError as error:
         raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None

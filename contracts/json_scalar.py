@@ -1,4 +1,4 @@
-"""Single JSON values, checked strictly: an error says where, what was expected and what was found."""
+"""Strict checks of single JSON values; errors have the place, the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from driple.contracts.errors import BadInput, shown
 
 
 def expect(kind: Any, value: Any, place: str) -> Any:
-    """The value, if it is of that type; an integer does for a float.
+    """The value, if it has that type; an integer is accepted as a float.
 
     Raises:
-        BadInput: it is of another type, or no finite number.
+        BadInput: it has another type, or is not finite.
     """
     if kind is float and type(value) in (int, float):
         try:
@@ -22,11 +22,11 @@ def expect(kind: Any, value: Any, place: str) -> Any:
         if not math.isfinite(number):
             raise BadInput(at(place, f"expected a finite number, got {shown(value)}"))
         return number
-    if type(value) is not kind:  # bool is an int to isinstance, and never meant as one here
+    if type(value) is not kind:  # isinstance would accept a bool as an int
         raise BadInput(at(place, f"expected {kind.__name__}, got {shown(value)}"))
     return value
 
 
 def at(place: str, message: str) -> str:
-    """A message with the place inside the document, if there is one."""
+    """Prefixes a message with its place in the document, if there is one."""
     return f"{place}: {message}" if place else message

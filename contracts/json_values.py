@@ -1,7 +1,7 @@
-"""Our frozen dataclasses to and from plain JSON values, strictly, and their content hash.
+"""Converts frozen dataclasses to and from plain JSON values, and computes their content hash.
 
-Reading is strict in both ways: an unknown key, a missing one or a value of another type is an error that says where,
-so that a file of another version is never half-understood.
+Reading is strict: an unknown key, a missing key or a wrong type is an error with its place, so that a file of another
+version is never partly understood.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def to_plain(value: Any, *, omit_defaults: bool = False) -> Any:
 
 
 def content_hash(value: Any, version: int, digits: int = 12) -> str:
-    """A hash of what `value` says. A field at its default is left out.
+    """A hash of the content of `value`, without fields at their defaults.
 
-    So a later release can add an option without renaming the runs that were made before it. The price: a default may
-    never change its meaning without a new `version`.
+    So a new option does not rename existing runs. A default must not change its meaning without a new `version`.
     """
     plain = {"version": version, "value": to_plain(value, omit_defaults=True)}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -58,17 +57,17 @@ def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
     """The reverse of `to_plain`.
 
     Raises:
-        BadInput: with the place inside the document, what was expected and what was found.
+        BadInput: with the place in the document, the expected and the actual value.
     """
     result: T = _decode(kind, value, place)
     return result
 
 
 def read_json_file(path: Path, decode: Callable[[Any], T]) -> T:
-    """What a JSON file says, made into a value by `decode`.
+    """Reads a JSON file and converts it with `decode`.
 
     Raises:
-        BadInput: the file cannot be read, is no JSON, or `decode` refuses it; one line that begins with the path.
+        BadInput: the file cannot be read, is not JSON, or `decode` refuses it. The message begins with the path.
     """
     try:
         value = json.loads(path.read_bytes())
@@ -84,7 +83,7 @@ def read_json_file(path: Path, decode: Callable[[Any], T]) -> T:
 
 @lru_cache(maxsize=None)
 def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
-    """Field names with their defaults; dataclasses.MISSING, which equals nothing, where there is none."""
+    """Field names with their defaults; dataclasses.MISSING if there is none."""
     return tuple(
         (field.name, field.default if field.default_factory is dataclasses.MISSING else field.default_factory())
         for field in dataclasses.fields(kind)
@@ -92,7 +91,7 @@ def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
 
 
 _UNION = getattr(types, "UnionType", Union)
-"""The type of `X | None`, which Python has from 3.10 on."""
+"""The type of `X | None` from Python 3.10 on."""
 
 
 def _decode(kind: Any, value: Any, place: str) -> Any:

@@ -1,4 +1,4 @@
-"""Manifest: `run.json`, which says what a run was, how it went and what it left."""
+"""Manifest: `run.json`, the record of a run, its tasks, hosts and files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ RUNNING = "running"
 SEALED = "sealed"
 FAILED = "failed"
 STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
+LOCAL = "local"
+"""Kind of a host that is the controller's own machine, without a network of its own."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,14 @@ class ClockProbe:
     host_ns: int
     """The host's clock when it answered."""
     offset_ns: int
-    """What the host's clock was ahead of the controller's."""
+    """The host's clock minus the controller's."""
     bound_ns: int
-    """The offset is wrong by at most this: half the round trip."""
+    """Maximum error of the offset: half the round trip."""
 
 
 @dataclass(frozen=True)
 class ClockFit:
-    """How a host's monotonic clock maps to the controller's: by two probes, and between them linearly."""
+    """Maps a host's monotonic clock to the controller's, linearly through two probes."""
 
     before: ClockProbe
     after: ClockProbe
@@ -45,7 +47,7 @@ class ClockFit:
         return max(self.before.bound_ns, self.after.bound_ns)
 
     def to_controller(self, host_ns: int) -> int:
-        """A moment of the host's clock on the controller's. Outside the probes the line goes on."""
+        """Converts a time of the host's clock. Extrapolates outside the probes."""
         span = self.after.host_ns - self.before.host_ns
         drift = (self.after.offset_ns - self.before.offset_ns) / span if span else 0.0
         return host_ns - self.before.offset_ns - round(drift * (host_ns - self.before.host_ns))
@@ -53,73 +55,75 @@ class ClockFit:
 
 @dataclass(frozen=True)
 class HostRecord:
-    """A machine that took part, as it described itself."""
+    """A host of the run, as described by its agent."""
 
     kind: str
-    """`ssh`, `lab` or `local`."""
+    """The backend: `ssh`, `lab` or `local`."""
     hostname: str
     kernel: str
     boot_id: str
     cores: int
     memory_bytes: int
     python: str
-    """Of the sampler; the tasks' own is among the versions."""
+    """Version of the sampler's Python; the tasks' is in `versions`."""
     wall_clock_ahead_s: float = 0.0
-    """Of the controller's, about; nothing is aligned by it."""
+    """Approximate offset of its wall clock; not used for alignment."""
     gpus: Tuple[str, ...] = ()
-    """Names by index; empty when none was asked for."""
+    """Names by index; empty if no GPU was needed."""
 
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """How one task went."""
+    """The record of a task."""
 
     task: str
     host: str
     exit_code: Optional[int] = None
-    """None when it was never seen to end."""
+    """None if its end was not seen."""
     last_words: str = ""
     steps: int = 0
-    """Training steps it did, warm-up included; 0 for a server."""
+    """Training steps including warm-up; 0 for a server."""
     started_by: str = ""
-    """`warm` (forked from a process that had TensorFlow loaded), `python` or `container`."""
+    """`warm` (forked from a fork server), `python` or `container`."""
     traffic_source: Optional[str] = None
-    """Where its network columns come from: `nic:eth0`, `container:...`, or `flows` (summed TCP flows)."""
+    """Source of its network columns: `nic:eth0`, `container:...`, or `flows` (sum of its TCP flows)."""
     quality: Dict[str, Any] = field(default_factory=dict)
     """Sampler quality per source: asked and real period, refresh period, missed ticks."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that a reader of a run directory needs to know before it opens another file."""
+    """The content of run.json."""
 
     run: RunSpec
     run_id: str
     status: str
-    """`running`, `sealed` or `failed`; only a sealed run is used."""
+    """`running`, `sealed` or `failed`; only sealed runs are used."""
     schema_version: int = SCHEMA_VERSION
     attempt: int = 1
-    """Which attempt this directory holds; attempts are never mixed."""
+    """Number of the attempt that this directory holds."""
     tasks: Tuple[TaskRecord, ...] = ()
     hosts: Dict[str, HostRecord] = field(default_factory=dict)
     """By name in the inventory."""
     clocks: Dict[str, ClockFit] = field(default_factory=dict)
     """By host."""
     started_real_s: Optional[float] = None
-    """The controller's wall clock when the attempt began, in seconds since 1970."""
+    """Start of the attempt on the controller's wall clock, in seconds since 1970."""
     ended_real_s: Optional[float] = None
     versions: Dict[str, str] = field(default_factory=dict)
-    """Of everything that took part."""
+    """Of all software of the run."""
     git_commit: Optional[str] = None
-    """Of driple, where it runs from a checkout; `-dirty` behind it if that was changed."""
+    """Of driple, in a checkout; with `-dirty` after local changes."""
     measured_network: Dict[str, float] = field(default_factory=dict)
-    """Rate and loss as probed, not as asked."""
+    """Measured rate and loss."""
     network_done_by: Dict[str, str] = field(default_factory=dict)
-    """What made each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
+    """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
     checksums: Dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file, by path relative to the run directory."""
     failure: Optional[str] = None
     """Why it failed, in one line."""
+    network_not_as_asked: Optional[str] = None
+    """Why the run had another network than its setting: the lab could not be created. Absent from the file if None."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -128,9 +132,12 @@ class Manifest:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
 
     def write(self, path: Path) -> None:
-        """Writes it whole or not at all."""
+        """Writes the file atomically."""
+        value = to_plain(self)
+        if self.network_not_as_asked is None:
+            del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
         with replacing(path) as stream:
-            json.dump(to_plain(self), stream, indent=1, sort_keys=True)
+            json.dump(value, stream, indent=1, sort_keys=True)
             stream.write("\n")
 
     @classmethod
@@ -138,7 +145,7 @@ class Manifest:
         """Reads and checks it.
 
         Raises:
-            CorruptRun: the file is missing, cut short, of another schema version, or not what it says.
+            CorruptRun: the file is missing, truncated, inconsistent or of another schema version.
         """
         value = _load(path)
         version = value.get("schema_version") if isinstance(value, dict) else None
@@ -150,11 +157,24 @@ class Manifest:
             raise CorruptRun(f"{path}: {error}") from None
 
 
-def is_sealed(path: Path, run_id: str) -> bool:
+def network_as_specified(manifest: Manifest) -> bool:
+    """Whether the tasks communicated over the network that the setting names.
+
+    False where tasks of a setting with a link rate ran as processes of one machine, over its loopback interface.
+    """
+    kinds = {host.kind for host in manifest.hosts.values()}
+    return manifest.network_not_as_asked is None and (manifest.run.setting.one_machine or LOCAL not in kinds)
+
+
+def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
     """Whether `path` is the manifest of a sealed run of that identity; False for anything missing or broken.
 
-    A glance and not a check: a resume looks at ten thousand of these. The pipeline reads each with `Manifest.read`.
+    Args:
+        path: the run.json.
+        run_id: the identity.
+        any_network: also accept a run whose network was not as specified.
     """
+    # Reads a few keys only: a resume checks ten thousand of these files. The pipeline uses `Manifest.read`.
     try:
         value = _load(path)
     except CorruptRun:
@@ -164,12 +184,13 @@ def is_sealed(path: Path, run_id: str) -> bool:
         and value.get("schema_version") == SCHEMA_VERSION
         and value.get("status") == SEALED
         and value.get("run_id") == run_id
+        and (any_network or value.get("network_not_as_asked") is None)
     )
 
 
 def _load(path: Path) -> Any:
     try:
-        if path.exists() and not path.is_file():  # a pipe would be read for ever
+        if path.exists() and not path.is_file():  # reading a pipe would block
             raise CorruptRun(f"{path}: not a regular file")
         return json.loads(path.read_bytes())
     except OSError as error:

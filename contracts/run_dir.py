@@ -1,4 +1,4 @@
-"""RunPaths: the only place that knows the file names of a run directory, and how a file is put there.
+"""RunPaths: the file names of a run directory. `replacing`: writes a file atomically.
 
 <output>/<experiment>/<run-id>/
     run.json                 the Manifest
@@ -6,23 +6,24 @@
     trace/<task>.parquet     samples; the task's TCP flows beside them, in trace/<task>.flows.parquet
     steps/<task>.parquet     training steps
     graph/<role>.parquet     the graph that ran
-    logs/<task>.log          what the task said
+    logs/<task>.log          output of the task
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Iterator, Union
+from typing import IO, Any, Iterator, Optional, Tuple, Union
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What a disk says that does not take what is written to it."""
+"""Errors of a disk that is full or broken."""
 
 
 class RunPaths:
-    """Every path inside one run directory. Makes no folders and touches no disk."""
+    """Every path inside a run directory. Does not access the disk."""
 
     def __init__(self, output: Union[str, Path], experiment: str, run_id: str) -> None:
         self.root = Path(output) / experiment / run_id
@@ -52,7 +53,7 @@ class RunPaths:
 
 
 def file_name(task: str) -> str:
-    """`worker:0` as a file name that no shell, Windows share or scp takes for something else."""
+    """`worker:0` as a file name without a colon, which has a meaning in scp and on Windows."""
     return task.replace(":", "-")
 
 
@@ -60,19 +61,46 @@ def file_name(task: str) -> str:
 def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
-    On an error the old file stays and the new one is removed. An error of the disk says the file's name.
+    On an error the old file stays and the new one is removed. The error of a full disk names the file. A symbolic link
+    stays, and its target is replaced. A device, a pipe and a name such as /dev/stdout are written to directly.
+
+    Raises:
+        IsADirectoryError: `path` is a folder.
     """
-    target = Path(path)
+    encoding = None if "b" in mode else "utf-8"
+    name, descriptor = _behind_links(os.path.abspath(path))
+    if descriptor is not None or (os.path.exists(name) and not os.path.isfile(name)):
+        if descriptor is None and os.path.isdir(name):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()  # in order with what was printed before
+        with open(name if descriptor is None else os.dup(descriptor), mode, encoding=encoding) as direct:
+            yield direct
+        return
+    target = Path(name)
     beside = target.with_name(f".{target.name}.{os.urandom(16).hex()}.partial")
     try:
-        with open(beside, mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8") as stream:
+        with open(beside, mode.replace("w", "x"), encoding=encoding) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(beside, target)
-    except BaseException as error:  # also KeyboardInterrupt: nothing half-written may stay
-        with suppress(OSError):  # what is said first counts: where nothing can be written, nothing can be removed
+    except BaseException as error:  # also KeyboardInterrupt: no partial file may stay
+        with suppress(OSError):  # the first error counts: a disk that takes no file may not remove one either
             beside.unlink()
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename in (None, str(beside)):
-            error.filename = str(target)
+            error.filename = str(path)
         raise
+
+
+def _behind_links(name: str) -> Tuple[str, Optional[int]]:
+    """The file that a path names after its symbolic links, or the open descriptor (/dev/stdout, /dev/fd/1)."""
+    for _ in range(40):  # as many as the kernel follows
+        folder, _, number = name.rpartition("/")
+        if folder in ("/dev/fd", "/proc/self/fd") and number.isdigit():
+            return name, int(number)
+        if not os.path.islink(name):
+            break
+        name = os.path.join(folder, os.readlink(name))
+    return name, None

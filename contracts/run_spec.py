@@ -1,7 +1,7 @@
-"""What one run is, and what one job is told: plain values, to and from JSON, with the hash that names a run.
+"""The specification of a run and of a job, to and from JSON, and the hash that identifies a run.
 
-RunSpec is what was asked: the same RunSpec is the same run, wherever it is done. JobSpec is a RunSpec with addresses:
-the controller writes it once, and every task of the job reads the same file.
+A RunSpec is independent of hosts: the same RunSpec is the same run anywhere. A JobSpec is a RunSpec with addresses. The
+controller writes it, and every task of the job reads it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from driple.contracts.strategy import UPDATES as UPDATES
 from driple.contracts.zoo import MODELS
 
 IDENTITY_VERSION = 1
-"""Part of every run's hash. Raise it when a default below changes its meaning."""
+"""Part of the hash of a run. Increase it when a default below changes its meaning."""
 
 SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
@@ -35,29 +35,29 @@ def _at_least(least: int, **values: float) -> None:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is trained. Every size is said, so that one workload has one identity however it was written."""
+    """The training workload. Every size is explicit, so that equal workloads have equal identities."""
 
     model: str
     """A name of the zoo, or `file.py:function` for the user's own."""
     dataset: str
     batch_size: int
-    """Examples a worker takes in a step."""
+    """Examples per worker and step."""
     optimiser: str = "momentum"
     update: str = "sync"
-    """`sync` (lock-step) or `async`."""
+    """`sync` or `async`."""
     image_size: Optional[int] = None
-    """Side in pixels; None for a model that reads no images."""
+    """Side in pixels; None if the input is not images."""
     sequence_length: Optional[int] = None
-    """Tokens; None for a model that reads no sequences."""
+    """Tokens; None if the input is not sequences."""
     width: float = 1.0
     """Multiplier of channels or hidden units."""
     strategy: str = "ps"
     """`ps` (parameter servers) or `allreduce`."""
     sharding: str = "balanced"
-    """How variables go to parameter servers: `balanced` by size, or `round_robin` as the paper's stack did."""
+    """Assignment of variables to parameter servers: `balanced` by size, or `round_robin` as in the paper."""
     framework: str = "tensorflow"
     code_sha256: Optional[str] = None
-    """Of the user's own model file: changed code is another workload."""
+    """Hash of the user's model file: changed code is another workload."""
 
     def __post_init__(self) -> None:
         closed = {"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS, "framework": FRAMEWORKS}
@@ -67,7 +67,7 @@ class Workload:
 
     @property
     def label(self) -> str:
-        """Short and readable; not unique."""
+        """A short, readable name; not unique."""
         parts = [self.model.rpartition("/")[2], f"b{self.batch_size}"]
         if self.width != 1.0:
             parts.append(f"x{self.width:g}")
@@ -85,18 +85,18 @@ class Workload:
 
 @dataclass(frozen=True)
 class NetworkCondition:
-    """What is done to the data link of every host of the run."""
+    """The condition of the data link of every host of the run."""
 
     rate_mbit: Optional[float] = None
-    """Limit in Mbit/s; None leaves the link at the setting's own rate."""
+    """Limit in Mbit/s; None for the rate of the setting."""
     delay_ms: float = 0.0
-    """Added on the way out of each host."""
+    """Added to outgoing packets of each host."""
     loss_pct: float = 0.0
-    """Share of packets dropped on the way out of each host, in percent."""
+    """Share of outgoing packets of each host that are dropped, in percent."""
 
     @property
     def label(self) -> str:
-        """For tables; empty when nothing is done."""
+        """For tables; empty without a condition."""
         parts = [] if self.rate_mbit is None else [f"{self.rate_mbit:g}mbit"]
         parts += [f"{self.delay_ms:g}ms"] if self.delay_ms else []
         parts += [f"{self.loss_pct:g}%"] if self.loss_pct else []
@@ -105,17 +105,17 @@ class NetworkCondition:
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long a run trains and how closely it is watched. Exactly one of `steps` and `duration_s` is set."""
+    """Length and sampling rate of a run. Exactly one of `steps` and `duration_s` is set."""
 
     steps: Optional[int] = None
     """Measured steps of each worker, after warm-up."""
     duration_s: Optional[float] = None
     """Measured time, after warm-up."""
     warmup_steps: int = 5
-    """Steps before the measured part; the pipeline leaves them out."""
+    """Steps before the measured part, which the pipeline ignores."""
     sampling_hz: float = 100.0
     threads: int = 0
-    """Intra-op threads of a task; 0 leaves it to the framework."""
+    """Intra-op threads of a task; 0 for the default of the framework."""
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.duration_s is None):
@@ -134,7 +134,7 @@ class RunSpec:
     workload: Workload
     measurement: Measurement
     together: Tuple[Tuple[str, ...], ...]
-    """Which tasks share a machine, in the order of `Setting.tasks`. Names of hosts are not part of what a run is."""
+    """Groups of tasks that share a machine, in the order of `Setting.tasks`. Host names are not part of a run."""
     network: NetworkCondition = field(default_factory=NetworkCondition)
     seed: int = 1
     repetition: int = 0
@@ -148,7 +148,7 @@ class RunSpec:
 
     @property
     def id(self) -> str:
-        """The run's name: readable in front, the content hash behind. Safe as a folder name."""
+        """The identity: a readable prefix and the content hash. Safe as a folder name."""
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.setting}-{self.workload.label}")[:80].strip("-.")
         return f"{readable}-{content_hash(self, IDENTITY_VERSION)}"
 
@@ -164,33 +164,33 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """Where one task of a job runs."""
+    """Place of a task of a job."""
 
     task: str
     """`ps:0`, `worker:1`, ..."""
     host: str
-    """The host's name in the inventory."""
+    """Name of the host in the inventory."""
     address: str
-    """`address:port` at which the other tasks reach it, on the data network."""
+    """`address:port` on the data network."""
     gpu: Optional[int] = None
-    """Index of its GPU; None for none."""
+    """Index of its GPU, if any."""
     data_dir: Optional[str] = None
-    """Folder with the dataset's files on that host; None for synthetic input."""
+    """Folder of the dataset on that host; None for synthetic input."""
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A run with addresses: all that a task is told. One file, read by every task of the job."""
+    """A run with addresses: the input of every task of the job."""
 
     run: RunSpec
     tasks: Tuple[TaskSpec, ...]
     """In the order of `Setting.tasks`."""
     start_timeout_s: float = 120.0
-    """How long a task waits for the others before it gives up."""
+    """How long a task waits for the others."""
     step_timeout_s: float = 120.0
-    """How long a step may take before the job counts as stuck."""
+    """Time limit of a step."""
     code_path: Optional[str] = None
-    """The user's own model file on the host."""
+    """The user's model file on the host."""
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):

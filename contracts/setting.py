@@ -1,11 +1,11 @@
-"""Setting: on what a job runs. One text form, `v100-p1w2-pcie`, and a tolerant reader of the paper's spellings.
+"""Setting: the machines of a job as a text such as `v100-p1w2-pcie`, and a tolerant reader of the paper's names.
 
     setting  = device "-p" servers "w" workers "-" network
     device   = letters and digits, starting as in v100, 2080ti, titanrtx, cpu
     network  = "pcie" (all tasks on one machine) or a link rate: 100m, 1g, 40g
 
 The paper writes `V100-P1w2/ho-PCIe`, and its dataset files `1_V100-P1w2ho_PCIe.pkl`. Its ho/he (homogeneous or
-heterogeneous topology) never tells two of its 14 settings apart, so it is read and dropped; `PUBLISHED` keeps it.
+heterogeneous topology) is not needed to distinguish its 14 settings, so it is ignored; `PUBLISHED` keeps it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GRAMMAR = "<device>-p<servers>w<workers>-<network>, like v100-p1w2-pcie or cpu-p
 PCIE = "pcie"
 CPU = "cpu"
 
-# Counts are bounded so that a typing slip (p1w20000) is an error and not a plan for 20 000 processes.
+# A limit, so that a typing error (p1w20000) does not start 20 000 processes.
 MAX_TASKS_OF_A_ROLE = 1024
 MAX_TEXT = 100
 
@@ -42,7 +42,7 @@ _TOLERANT = re.compile(
 class Setting:
     """Device kind, numbers of parameter servers and workers, and network.
 
-    Where tasks sit follows from the network: `pcie` is one machine, a link rate is several.
+    The network `pcie` means one machine; a link rate means several.
     """
 
     device: str
@@ -69,12 +69,12 @@ class Setting:
 
     @classmethod
     def parse(cls, text: str) -> Setting:
-        """Reads the text form, the paper's names and the names of its files.
+        """Parses the text form, the paper's names and the names of its files.
 
         Raises:
-            BadSetting: shows the grammar and the nearest published name.
+            BadSetting: with the grammar and the nearest published name.
         """
-        # The patterns try many ways to cut a text: a very long one would take for ever.
+        # The length is limited, because matching a very long text would take too long.
         stripped = text.strip() if isinstance(text, str) and len(text) <= MAX_TEXT else ""
         match = _TEXT.fullmatch(stripped) or _TOLERANT.fullmatch(stripped)
         if match is None:
@@ -111,7 +111,7 @@ class Setting:
 
 
 def _count(digits: str) -> int:
-    # int() of a very long run of digits is refused by newer Pythons with a ValueError of its own.
+    # Newer Pythons raise ValueError for int() of very many digits.
     return int(digits) if len(digits) < 10 else MAX_TASKS_OF_A_ROLE + 1
 
 
@@ -123,13 +123,13 @@ def _complaint(text: object, reason: str = "expected ") -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """One of the settings whose dataset the Driple authors published."""
+    """A setting whose dataset the Driple authors published."""
 
     name: str
-    """As the paper writes it."""
+    """As in the paper."""
     setting: Setting
     topology: str
-    """`homo` or `hetero`, the paper's word."""
+    """`homo` or `hetero`, as in the paper."""
     machines: int
     """Number of GPU machines."""
 

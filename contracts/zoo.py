@@ -1,7 +1,6 @@
-"""The closed list of datasets and models: names, families and ordinary sizes. How they are built is in workloads/.
+"""The model zoo: names, families and default sizes of datasets and models. workloads/ builds them.
 
-It is vocabulary and not code so that an experiment file with a wrong name is refused on the controller, with the
-nearest right one, and so that splits by architecture need no TensorFlow.
+It needs no TensorFlow, so that the controller can refuse an unknown name and a dataset can be split by architecture.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ RATING = "rating"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a model reads."""
+    """Training data of a model."""
 
     name: str
     kind: str
     """`image`, `sequence` or `rating`."""
     size: Optional[int]
-    """Ordinary image side in pixels, or sequence length in tokens; None where there is no such thing."""
+    """Default image side in pixels, or sequence length in tokens; None if neither applies."""
     classes: int
-    """Labels of an image set, vocabulary of a text, items of a rating table."""
+    """Number of labels of images, words of texts, or items of ratings."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class Model:
 
     name: str
     family: str
-    """What a split by architecture must not put on both sides."""
+    """A split by architecture keeps a family on one side."""
     datasets: Tuple[str, ...]
-    """What it can be trained on, the ordinary one first."""
+    """Names of possible datasets, the default first."""
     size: Optional[int] = None
-    """Ordinary input size where it differs from the dataset's."""
+    """Default input size if it differs from the dataset's."""
 
 
 DATASETS: Dict[str, Dataset] = {
@@ -91,19 +90,14 @@ OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")
 
 
 def find_model(name: str) -> Model:
-    """The model of that name, or an error with the nearest one and the whole list."""
+    """The model of that name. Raises UnknownName with the nearest name and the list."""
     if name not in MODELS:
         raise UnknownName("model", name, tuple(MODELS))
     return MODELS[name]
 
 
 def ordinary_size(model: Optional[Model], dataset: Dataset) -> Optional[int]:
-    """Image side or sequence length of `model` on `dataset` where the user says nothing.
-
-    Args:
-        model: None for a user's own model.
-        dataset: what it reads.
-    """
+    """Default image side or sequence length of `model` (None for a user's own) on `dataset`."""
     if model is not None and model.size is not None and dataset.name == model.datasets[0]:
         return model.size
     return dataset.size

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
+from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, BadSetting, UnknownName
 from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
@@ -35,10 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     _give_back_the_model(arguments)
     settings = _settings(arguments.setting)
     sizes, updates = _sizes(arguments.batch_size), _updates(arguments.update)
+    require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and kept
     alone = argv is None
     if alone:
         gc.disable()  # a tenth of what the imports take, in a process that ends soon
-    with _without(*(UNUSED if alone else ())), _whole_installation():
+    with _without(*(UNUSED if alone else ())):
         answers = _answers(arguments, settings, sizes, updates)
     if arguments.plot is not None:
         _plot(arguments.plot, answers)
@@ -185,19 +187,6 @@ def _answers(
     from driple.inspector.predict.predictor import answers
 
     return answers(questions, folders, arguments.datasets, graph_of)
-
-
-@contextmanager
-def _whole_installation() -> Iterator[None]:
-    """Says what to install where something is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("driple"):
-            raise
-        raise BadInput(
-            f"predicting needs {error.name}, which is not installed: pip install 'driple[inspector]'"
-        ) from None
 
 
 def _lines(answers: Sequence[Answer]) -> list[str]:

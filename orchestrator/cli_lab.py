@@ -12,7 +12,7 @@ from driple.contracts.errors import BadInput, shown
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parses, calls, gives the exit code: that of the command for `exec`, else 0 fine, 1 failed, 2 bad input."""
+    """Runs the command; returns the exit code of the remote command for `exec`, else 0, 1 failed, 2 bad input."""
     arguments = _parser().parse_args(argv)
     run: int = arguments.run(arguments)
     return run
@@ -21,14 +21,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog="driple-lab",
-        description="Bring up, look at, enter and take down the lab: hosts in network namespaces on this machine,\n"
-        "each with its own address, processes, home and sshd, on links of a given rate.",
+        description="Create, show, enter and remove the lab: hosts in network namespaces on this machine, each with\n"
+        "its own address, processes, home and sshd, on links of a given rate.",
         example="driple-lab up --hosts 4 --rate 1gbit",
     )
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
-    up = parts.add_parser("up", help="make a lab that stays until it is taken down")
-    up.add_argument("--hosts", type=int, default=4, metavar="N", help="how many (%(default)s)")
-    up.add_argument("--rate", default="1gbit", help="of each data link, such as 100mbit; or none (%(default)s)")
+    up = parts.add_parser("up", help="create a lab that runs until it is removed")
+    up.add_argument("--hosts", type=int, default=4, metavar="N", help="number of hosts (%(default)s)")
+    up.add_argument("--rate", default="1gbit", help="rate of each data link, such as 100mbit; or none (%(default)s)")
     up.add_argument("--disk-mb", type=int, default=1024, metavar="N", help="size of a host's home (%(default)s)")
     up.set_defaults(run=_up)
     status = parts.add_parser("status", help="show the labs that are up")
@@ -36,17 +36,17 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(run=_status)
     enter = parts.add_parser("exec", help="run a command on a host, or a shell if none is given")
     enter.add_argument("host", metavar="HOST", help="lab1, lab2, ...")
-    enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the command, each word as it is")
+    enter.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="the command, passed on unchanged")
     enter.set_defaults(run=_exec)
-    config = parts.add_parser("ssh-config", help="print what `ssh -F FILE lab1` needs")
+    config = parts.add_parser("ssh-config", help="print the configuration for `ssh -F FILE lab1`")
     config.set_defaults(run=_ssh_config)
-    connect = parts.add_parser("connect", help="hand ssh a connection to a host (its ProxyCommand)")
+    connect = parts.add_parser("connect", help="pass a connection to ssh (as its ProxyCommand)")
     connect.add_argument("host", metavar="HOST")
     connect.set_defaults(run=_connect)
-    down = parts.add_parser("down", help="take a lab down")
+    down = parts.add_parser("down", help="remove a lab")
     down.set_defaults(run=_down)
     for part in (up, status, enter, config, connect, down):
-        part.add_argument("--name", help="which lab; only needed where there are several")
+        part.add_argument("--name", help="name of the lab, if there are several")
     return parser
 
 
@@ -71,11 +71,11 @@ def _up(arguments: argparse.Namespace) -> int:
 def _rate(text: str) -> float | None:
     if text == "none":
         return None
-    from driple.orchestrator.config.validation import Expected, rate_mbit
+    from driple.orchestrator.config.validation import ExpectedError, rate_mbit
 
     try:
         return rate_mbit(text)
-    except Expected as wanted:
+    except ExpectedError as wanted:
         raise BadInput(f"driple-lab: error: --rate: expected {wanted}, or none, got {shown(text)}") from None
 
 
@@ -102,12 +102,12 @@ def _exec(arguments: argparse.Namespace) -> int:
     from driple.orchestrator.lab.lab_client import Lab
 
     lab = Lab.attach(arguments.name)
-    lab.data_address(arguments.host)  # an unknown name is told before ssh is asked
+    lab.data_address(arguments.host)  # reports an unknown name before ssh starts
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-T"]
     try:
         ssh = [tools.tool("ssh"), "-F", str(lab.ssh_config), *terminal, arguments.host]
-    except tools.ToolFailed as absent:
+    except tools.ToolError as absent:
         raise BadInput(f"driple-lab: error: {absent}") from None
     code = subprocess.call([*ssh, "--", shlex.join(words)] if words else ssh)
     return code if code >= 0 else 128 - code
@@ -130,7 +130,7 @@ def _connect(arguments: argparse.Namespace) -> int:
         door = socket.socket(fileno=sys.stdout.fileno())
         socket.send_fds(door, [b"\0"], [line.fileno()])
     except OSError:
-        raise BadInput("driple-lab: error: connect is for ssh to call, with ProxyUseFdpass; see ssh-config") from None
+        raise BadInput("driple-lab: error: connect must be called by ssh with ProxyUseFdpass; see ssh-config") from None
     door.detach()
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
+from driple.contracts.command_guard import require
 from driple.contracts.setting import Setting
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.setting and len(arguments.published) != 1:
         parser.error("--setting goes with exactly one --published FILE")
 
+    require("numpy", "pyarrow", "joblib", "igraph")
     from driple.pipeline.datasets import engine
     from driple.pipeline.datasets.build import Options, build, build_published
 
@@ -45,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rebuild=arguments.rebuild,
         prune=arguments.prune,
     )
+    require(*{engine.DASK: ("distributed",), engine.RAY: ("ray",)}.get(options.engine.kind, ()))
     if arguments.published:
         setting = Setting.parse(arguments.setting) if arguments.setting else None
         report = build_published(arguments.published, setting, options)

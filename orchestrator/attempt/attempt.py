@@ -1,6 +1,6 @@
-"""One attempt at a run, from hosts that are ready to the end of its last task: prepare, start, watch, stop.
+"""One attempt at a run, from connected hosts to the end of its last task: prepare, start, watch, stop.
 
-A run never waits without a limit, and whatever ends it, `stop` leaves nothing running on a host that can be reached.
+Every wait has a time limit. However it ends, `stop` leaves no process on a host that can be reached.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import ClockFit
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import JobSpec
-from driple.orchestrator.attempt.failure import AttemptFailed, Blame
-from driple.orchestrator.attempt.monitor import Listener, quietly
+from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
+from driple.orchestrator.attempt.monitor import Listener, try_ask
 from driple.orchestrator.attempt.prepare import Request, prepare, python_versions
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, WarmHost
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import RUNS
@@ -26,12 +26,12 @@ from driple.orchestrator.hosts.agent_client import RUNS
 log = logging.getLogger(__name__)
 
 TERM_S = 5.0
-"""Of the time to stop, what a task has between SIGTERM and SIGKILL at most."""
+"""Maximum time between SIGTERM and SIGKILL of a task."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """An attempt that went well. Its files are still on the hosts."""
+class FinishedAttempt:
+    """A successful attempt. Its files are still on the hosts."""
 
     job: JobSpec
     tasks: Sequence[TaskState]
@@ -40,11 +40,11 @@ class Ended:
     network_done_by: dict[str, str]
     versions: dict[str, str]
     folders: dict[str, str]
-    """Of the attempt, by host."""
+    """Folder of the attempt, by host."""
 
 
 class Attempt:
-    """One attempt. `go` does it; `interrupt` may be called from another thread."""
+    """One attempt. `go` runs it; `interrupt` may be called from another thread."""
 
     def __init__(self, request: Request, on_progress: Callable[[str], None] = lambda text: None) -> None:
         token = uuid.uuid4().hex[:8]
@@ -59,28 +59,24 @@ class Attempt:
         self._limit_at = time.monotonic() + request.limit_s
 
     def interrupt(self) -> None:
-        """Makes `go` end soon with Interrupted."""
+        """Makes `go` raise StoppedError soon."""
         self._listener.interrupt()
 
-    def go(self) -> Ended:
-        """Does the run up to the end of its last task.
-
-        Raises:
-            RunFailed: it did not go well, or the user wants to stop; nothing of it runs any more.
-        """
+    def go(self) -> FinishedAttempt:
+        """Runs up to the end of the last task. After a RunFailed, no process of the attempt is left."""
         self._listener.attach(self.stations)
         self._listener.on_started = self._starter.started
         try:
             return self._go()
-        except BaseException:  # also KeyboardInterrupt: nothing of the run may go on
+        except BaseException:  # also KeyboardInterrupt: no process may be left
             self.stop()
             raise
         finally:
             for state in self.states.values():
-                quietly(state.station, requests.Unfollow(name=state.place.process))
+                try_ask(state.station, requests.Unfollow(name=state.place.process))
             self._listener.detach()
 
-    def _go(self) -> Ended:
+    def _go(self) -> FinishedAttempt:
         network, done_by = self._request.links.apply(self._request.spec, self.stations)
         prepared = prepare(self._request, self.folders)
         self.states = self._listener.states = prepared.states
@@ -91,14 +87,14 @@ class Attempt:
         self._finish()
         clocks = {name: ClockFit(before[name], station.probe_clock()) for name, station in self.stations.items()}
         tasks = list(self.states.values())
-        return Ended(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
+        return FinishedAttempt(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
-        """Sees to it that every host that needs one has a warm process."""
+        """Starts a fork server on every host that needs one, and waits until it is ready."""
         wanted = {state.station.name: state.station for state in self.states.values() if state.way == WARM}
         for name, station in wanted.items():
             if station.warm is None or station.warm.failure:
-                station.warm = WarmHost(station, self._request.hosts[name].python)
+                station.warm = ForkServer(station, self._request.hosts[name].python)
                 station.warm.begin()
         self._listener.until(
             lambda: all(station.warm.ready or station.warm.failure for station in wanted.values()),
@@ -112,10 +108,10 @@ class Attempt:
             if station.warm.failure:
                 words = self._listener.tail(station, "warm.log")
                 said = f"{station.warm.failure}: {words[-1]}" if words else station.warm.failure
-                raise AttemptFailed(said, Blame(name, command="the process that forks tasks", words=words))
+                raise AttemptError(said, FailureOrigin(name, command="the fork server", words=words))
 
     def _start(self, job: JobSpec) -> None:
-        """Servers first, and workers when the servers are watched: else a quick job trains before it is sampled."""
+        """Starts servers, and workers once the servers are sampled: a quick job could end before its samplers start."""
         servers = [state for state in self.states.values() if not state.is_worker]
         workers = [state for state in self.states.values() if state.is_worker]
         for states in (servers, workers):
@@ -124,13 +120,13 @@ class Attempt:
                 lambda states=states: all(state.sampler_ready or state.over for state in states),  # type: ignore[misc]
                 self._request.timeouts.start_s,
                 lambda states=states: (
-                    "these were not started or are not sampled: "  # type: ignore[misc]
+                    "not started or not sampled: "  # type: ignore[misc]
                     + ", ".join(state.where for state in states if not state.sampler_ready)
                 ),
             )
 
     def _watch(self) -> None:
-        """Until every worker has ended well."""
+        """Waits until every worker has ended successfully."""
         timeouts = self._request.timeouts
 
         def done() -> bool:
@@ -138,7 +134,7 @@ class Attempt:
             for state in self.states.values():
                 patience = (timeouts.step_s if state.steps else timeouts.start_s) + BACKSTOP_S
                 if state.is_worker and not state.over and now - state.moved > patience:
-                    stuck = f"{state.where} did not get on for {patience:g} s after step {state.steps}"
+                    stuck = f"{state.where} made no progress for {patience:g} s after step {state.steps}"
                     raise self._listener.failed(state, stuck)
             return all(state.over for state in self.states.values() if state.is_worker)
 
@@ -146,24 +142,27 @@ class Attempt:
         self._listener.until(done, left, lambda: f"the run took more than {self._request.limit_s:g} s")
 
     def _finish(self) -> None:
-        """Workers are done: servers and samplers end by themselves, and are helped if they do not."""
+        """Waits for servers and samplers after the last worker, and stops those that do not end."""
         grace = self._request.timeouts.stop_s
         servers = [state for state in self.states.values() if not state.over]
         self._listener.settle(lambda: all(state.over for state in servers), grace)
         late = [state for state in servers if not state.over]
-        if late:  # the training that they served has ended well, so this is no failure
+        if late:  # not a failure: the training was successful
             log.warning("stopping %s: it did not end by itself", ", ".join(state.where for state in late))
             self._stop_tasks(late)
         self._listener.until(
             lambda: all(state.sampler_over for state in self.states.values()),
             grace,
-            lambda: "these samplers did not end: " + self._which(lambda state: not state.sampler_over),
+            lambda: (
+                "samplers did not end: "
+                + ", ".join(state.where for state in self.states.values() if not state.sampler_over)
+            ),
         )
         measurement = self._request.spec.measurement
         least = measurement.warmup_steps + (measurement.steps or 1)
         for state in self.states.values():
             if not state.summary:
-                hint = "a run of a second may end before it begins: ask for more steps"
+                hint = "a run of a second can end before its sampler starts: increase the steps"
                 why = f"the sampler of {state.where} left no summary ({hint})"
                 raise self._listener.failed(state, why, sampler=True)
             steps = state.steps if state.finished is None else state.finished.steps
@@ -171,18 +170,18 @@ class Attempt:
                 raise self._listener.failed(state, f"{state.where} did {state.steps} steps, expected {least}")
 
     def stop(self) -> None:
-        """Ends every process of the attempt on the hosts that answer. Safe to call twice."""
+        """Ends every process of the attempt on hosts that answer. Safe to call twice."""
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
-            quietly(state.station, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
+            try_ask(state.station, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
 
     def remove_folders(self) -> None:
-        """Removes what the attempt has left on its hosts."""
+        """Removes the folders of the attempt on its hosts."""
         for name, station in self.stations.items():
-            quietly(station, requests.Remove(path=self.folders[name]), timeout_s=60.0)
+            try_ask(station, requests.Remove(path=self.folders[name]), timeout_s=60.0)
 
     def _stop_tasks(self, states: Iterable[TaskState]) -> None:
-        """The ladder: SIGTERM, a grace, SIGKILL; a warm host's tasks through it, a container also by its name."""
+        """Ends tasks by SIGTERM, then SIGKILL: forked tasks through their fork server, containers also by name."""
         grace = self._request.timeouts.stop_s
         running = [state for state in states if not state.over and state.pid and state.station.lost is None]
         waiting = []
@@ -205,18 +204,18 @@ class Attempt:
             if state.way == CONTAINER:
                 docker = self._request.hosts[state.station.name].docker
                 remove = (docker, "rm", "--force", self._starter.container_name(state))
-                quietly(state.station, requests.Run(argv=remove, limit_s=20.0), timeout_s=30.0)
+                try_ask(state.station, requests.Run(argv=remove, limit_s=20.0), timeout_s=30.0)
 
     def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:
-        """Waits for them; one that will not have ended is ended with its warm process."""
+        """Waits for forked tasks; ends the fork server of a task that does not end."""
         self._listener.settle(lambda: all(state.over or state.station.lost for state in states), seconds)
         for state in states:
             if not state.over and state.station.lost is None and state.station.warm is not None:
-                quietly(state.station, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
+                try_ask(state.station, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
                 state.station.warm = None
 
     def _versions(self) -> dict[str, str]:
-        """Of what ran the tasks: one word where all hosts agree, `host/package` where they do not."""
+        """Software versions of the tasks: by package where all hosts agree, else by `host/package`."""
         by_host = {name: python_versions(station.info) for name, station in self.stations.items()}
         versions: dict[str, str] = {}
         for package in sorted({package for found in by_host.values() for package in found}):
@@ -226,6 +225,3 @@ class Attempt:
             else:
                 versions |= {f"{name}/{package}": version for name, version in found.items()}
         return versions
-
-    def _which(self, chosen: Callable[[TaskState], bool]) -> str:
-        return ", ".join(state.where for state in self.states.values() if chosen(state))

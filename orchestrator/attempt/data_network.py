@@ -1,8 +1,7 @@
-"""The data link of a run: addresses, whose traffic is read where, its condition, and what a probe measured of it.
+"""The data network of a run: addresses, where traffic is read, network conditions, and the probe that measures them.
 
-A condition is applied when it changes, probed once, and recorded as it was found and not as it was asked. The lab's is
-made by its keeper. On real hosts it is made by `tc`, as root or through `sudo -n`; the agent has the order to take it
-off, whatever ends it.
+A condition is set when it changes, probed once, and recorded as measured. In the lab its supervisor sets it. On real
+hosts `tc` does, as root or through `sudo -n`; the agent removes it, whatever ends the sweep.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import statistics
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.failure import Hopeless
+from driple.orchestrator.attempt.failure import PermanentError
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient
@@ -28,40 +27,44 @@ FLOWS = "flows"
 PROBE_S = 0.25
 PROBE_PACKETS = 200
 LOSS_PACKETS = 2000
-"""Where loss was asked for: 1 % of them is known to a quarter."""
+"""If loss was requested: enough for an error of a quarter at 1 %."""
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
 ENOUGH = 0.8
-"""A link that carries less than this share of what it should is worth a second look, and a warning."""
+"""A link with a smaller share of its rate is probed again, and then a warning."""
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
-"""What a kernel puts on an interface by itself, and puts there again when ours is taken off."""
+"""Default queueing disciplines of a kernel, which it restores by itself."""
 
 log = logging.getLogger(__name__)
 
 
-# Fails only if ours is still there: `del` also fails where it was never made.
+# Fails only if ours is still there: `del` also fails if there was none.
 _TAKE_OFF = (
     'nic=$1; shift; "$@" del dev "$nic" root 2>/dev/null; ! tc qdisc show dev "$nic" root | grep -Eq "netem|tbf"'
 )
 
 
-class Shaper(Protocol):
-    """Makes a condition on the data link of every host of a run."""
+class Shaper:
+    """Sets the network condition of the hosts of a run. This one is for hosts without a link of their own."""
 
     def shape(
         self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
     ) -> dict[str, str]:
-        """Makes it, in place of what was there; gives back what made each part."""
+        """Sets a condition; returns the mechanism of each part."""
+        if condition != NOTHING:
+            raise PermanentError(f"network condition {condition.label}: these hosts have no link; use the lab")
+        return {}
 
     def clear(self, stations: Mapping[str, AgentClient]) -> None:
-        """Takes it off."""
+        """Removes the condition."""
 
     def pairs_at_once(self, hosts: int) -> int:
-        """How many pairs of hosts a probe can use at a time without being its own bottleneck."""
+        """Number of pairs of hosts that a probe can use in parallel without becoming the bottleneck."""
+        return 1
 
 
 class Links:
-    """The links of one sweep."""
+    """The data network of a sweep."""
 
     def __init__(self, shaper: Shaper, hosts: Mapping[str, HostSpec]) -> None:
         self._shaper = shaper
@@ -70,7 +73,7 @@ class Links:
         self._last: dict[str, Any] = {}
 
     def data_address(self, setting: Setting, station: AgentClient) -> str:
-        """Where the other tasks of a run reach those of this host."""
+        """The address at which other tasks reach those of a host."""
         if setting.one_machine:
             return LOOPBACK
         host = self._hosts[station.name]
@@ -78,7 +81,7 @@ class Links:
         return link.address or station.facts.ssh_address or host.address
 
     def traffic_source(self, setting: Setting, station: AgentClient, tasks: int, way: str) -> str:
-        """Where a task's own traffic can be read: at an interface that is its own, or summed from its TCP flows."""
+        """The source of a task's traffic: its own interface, or the sum of its TCP flows."""
         if way == CONTAINER:
             return "nic:eth0"
         address = self.data_address(setting, station)
@@ -94,11 +97,11 @@ class Links:
         if nic is None:
             return FLOWS
         if nics and nic not in nics:
-            raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); mend the inventory")
+            raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
         return f"nic:{nic}"
 
     def apply(self, spec: RunSpec, stations: Mapping[str, AgentClient]) -> tuple[dict[str, float], dict[str, str]]:
-        """Makes the run's condition where it is not there already; what was measured, and what made it."""
+        """Sets the condition of a run unless it is set; returns what was measured, and the mechanisms."""
         if spec.setting.one_machine:
             return {}, {}
         hosts = tuple(sorted(stations))
@@ -115,10 +118,10 @@ class Links:
                     measured,
                     probe(stations, addresses, packets=packets, at_once=at_once),
                     key=lambda found: found["rate_mbit"],
-                )  # a busy moment is no slow link
+                )  # the machine may have been busy
                 if measured["rate_mbit"] < ENOUGH * wanted:
                     log.warning(
-                        "links carry %.0f Mbit/s, and not the %g of %s", measured["rate_mbit"], wanted, spec.setting
+                        "links carry %.0f Mbit/s instead of the %g of %s", measured["rate_mbit"], wanted, spec.setting
                     )
             self._measured[key] = (measured, done_by)
             for name in hosts:
@@ -126,20 +129,20 @@ class Links:
         return self._measured[key]
 
     def clear(self, stations: Mapping[str, AgentClient]) -> None:
-        """Takes every condition off."""
+        """Removes every condition."""
         self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
 
 
 def probe(
     stations: Mapping[str, AgentClient], addresses: Mapping[str, str], *, packets: int, at_once: int
 ) -> dict[str, float]:
-    """Sends from each host to the next: what the links carry and lose now.
+    """Measures rate and loss from each host to the next.
 
     Args:
         stations: of the run.
-        addresses: on the data link, by host.
-        packets: datagrams from each; the loss of few is known badly.
-        at_once: so many pairs at a time.
+        addresses: on the data network, by host.
+        packets: datagrams from each.
+        at_once: number of parallel pairs.
     """
     names = [name for name in stations if addresses.get(name)]
     if len(names) < 2:
@@ -158,7 +161,7 @@ def probe(
 
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     with ThreadPoolExecutor(max_workers=max(1, min(at_once, len(pairs)))) as pool:
-        # Even ones first: no host sends or hears twice at a time (but for the last of an odd ring).
+        # Even pairs first, so that a host sends or receives once at a time (except the last of an odd ring).
         found = list(pool.map(one, pairs[::2] + pairs[1::2]))
     rates = [rate for rate, _, _ in found]
     sent, heard = sum(sent for _, sent, _ in found), sum(heard for _, _, heard in found)
@@ -170,25 +173,8 @@ def probe(
     }
 
 
-class NoShaper:
-    """For hosts that have no link of their own to condition."""
-
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
-        if condition != NOTHING:
-            raise Hopeless(f"network condition {condition.label}: these hosts have no link to condition")
-        return {}
-
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
-        return None
-
-    def pairs_at_once(self, hosts: int) -> int:
-        return 1
-
-
-class TcShaper:
-    """Real hosts: `tc` on the way out of each. Needs root there, or `sudo -n tc`."""
+class TcShaper(Shaper):
+    """Real hosts: `tc` on outgoing traffic. Needs root, or `sudo -n tc`."""
 
     def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
         self._hosts = hosts
@@ -212,25 +198,25 @@ class TcShaper:
         for name, station in stations.items():
             failed = station.ask(requests.UndoNow(), timeout_s=30.0).failed
             if failed:
-                raise HostError(f"{name}: {', '.join(failed)} could not be taken off; do it by hand: tc qdisc show")
+                raise HostError(f"{name}: {', '.join(failed)} could not be removed; remove it by hand (tc qdisc show)")
 
     def pairs_at_once(self, hosts: int) -> int:
         return hosts // 2
 
     def _make(self, condition: NetworkCondition, setting: Setting, station: AgentClient) -> str:
-        """Makes it on one host by what its kernel has; says which."""
+        """Sets the condition on one host; returns the mechanism."""
         nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
         if nic is None:
-            raise Hopeless(
+            raise PermanentError(
                 f"{station.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
         tc = [*([] if station.facts.uid == 0 else ["sudo", "-n"]), "tc", "qdisc"]
         there = station.ask(requests.Run(argv=("tc", "qdisc", "show", "dev", nic, "root"))).stdout.split()
         if len(there) > 1 and there[1] not in _OWN_QDISCS:
-            raise Hopeless(
-                f"{station.name}: {nic} has a qdisc of its own already ({there[1]}), which could not be given back "
-                "afterwards; take it off, or leave network: out"
+            raise PermanentError(
+                f"{station.name}: {nic} already has a qdisc ({there[1]}), which could not be restored "
+                "afterwards; remove it, or leave network: out"
             )
         station.ask(requests.UndoLater(name=f"tc of {nic}", argv=("sh", "-c", _TAKE_OFF, "sh", nic, *tc)))
         words = ""
@@ -239,14 +225,14 @@ class TcShaper:
             if done.exit_code == 0:
                 return way
             words = words or " ".join(done.stderr.split())
-        raise Hopeless(
+        raise PermanentError(
             f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
         )
 
 
 def tc_ways(condition: NetworkCondition) -> list[tuple[str, list[str]]]:
-    """What tc can be told for a condition, best first. A kernel without netem can still limit a rate."""
+    """Arguments of tc for a condition, best first. A kernel without netem can limit the rate."""
     words = ["netem"]
     words += ["rate", f"{condition.rate_mbit:g}mbit"] if condition.rate_mbit is not None else []
     words += ["delay", f"{condition.delay_ms:g}ms"] if condition.delay_ms else []

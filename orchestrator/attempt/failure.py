@@ -1,4 +1,4 @@
-"""How an attempt at a run failed: who, where, with which command, exit code and last words."""
+"""Errors of an attempt, with the host, command, exit code and log of the process that failed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SHOWN_LINES = 10
 
 
 @dataclass(frozen=True)
-class Blame:
-    """What is known of the process that failed."""
+class FailureOrigin:
+    """The process that failed."""
 
     host: str
     task: str = ""
@@ -25,34 +25,34 @@ class Blame:
     """Whether the sampler of the task failed, and not the task itself."""
 
 
-class AttemptFailed(RunFailed):
-    """One attempt at a run did not end well; another may."""
+class AttemptError(RunFailed):
+    """An attempt failed; a retry may succeed."""
 
-    def __init__(self, reason: str, blame: Blame | None = None) -> None:
+    def __init__(self, reason: str, origin: FailureOrigin | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.blame = blame
+        self.origin = origin
 
     def lines(self) -> Sequence[str]:
-        if self.blame is None:
+        if self.origin is None:
             return [self.reason]
         lines = [self.reason]
-        if self.blame.command:
-            lines.append(f"  command on {self.blame.host}: {self.blame.command}")
-        lines += [f"  | {line}" for line in self.blame.words[-SHOWN_LINES:]]
+        if self.origin.command:
+            lines.append(f"  command on {self.origin.host}: {self.origin.command}")
+        lines += [f"  | {line}" for line in self.origin.words[-SHOWN_LINES:]]
         return lines
 
 
-class Hopeless(RunFailed):
-    """Another attempt would end as this one did."""
+class PermanentError(RunFailed):
+    """A retry would fail in the same way."""
 
 
-class Interrupted(RunFailed):
-    """The user wants it to end."""
+class StoppedError(RunFailed):
+    """The user stopped the sweep."""
 
 
-def ended_how(exit_code: int | None) -> str:
-    """An exit code in words."""
+def exit_text(exit_code: int | None) -> str:
+    """An exit code as text."""
     if exit_code is None:
         return "was not seen to end"
     if exit_code >= 0:

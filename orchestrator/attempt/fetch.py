@@ -1,4 +1,4 @@
-"""What an attempt left on its hosts, fetched, checked and sealed: whole in its place, or not there at all."""
+"""Fetches the files of an attempt from its hosts, verifies and seals them: the run directory is complete or absent."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
 from driple.contracts.protocol import requests
 from driple.contracts.run_dir import RunPaths, file_name, replacing
-from driple.orchestrator.attempt.attempt import Attempt, Ended
-from driple.orchestrator.attempt.failure import AttemptFailed, Interrupted
+from driple.orchestrator.attempt.attempt import Attempt, FinishedAttempt
+from driple.orchestrator.attempt.failure import AttemptError, StoppedError
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient
 
 PARTIAL = ".partial"
 QUALITY = ("priority", "loop", "sources", "tables")
 KEPT_LOG_BYTES = 4 * 1024 * 1024
-"""Of a log that is longer, the end is kept."""
+"""Only the end of a longer log is kept."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A folder beside a run's own in which one attempt is put together."""
+    """The temporary folder of an attempt, beside the run directory."""
 
     paths: RunPaths
     """Of the attempt."""
@@ -39,7 +39,7 @@ class Stage:
 
     @classmethod
     def make(cls, output: Path, experiment: str, run_id: str, attempt: int) -> Stage:
-        """Makes the folder anew."""
+        """Creates the folder."""
         paths = RunPaths(output, experiment, f".{run_id}.{attempt}{PARTIAL}")
         shutil.rmtree(paths.root, ignore_errors=True)
         for folder in ("trace", "steps", "graph", "logs"):
@@ -51,7 +51,7 @@ class Stage:
         shutil.rmtree(self.paths.root, ignore_errors=True)
 
     def place(self) -> None:
-        """Moves it into the run's own place. What an earlier attempt left there is removed only afterwards."""
+        """Moves it into place. The folder of an earlier attempt is removed only afterwards."""
         old = self.final.root.with_name(f".{self.final.root.name}.old{PARTIAL}")
         _remove(old)
         with suppress(FileNotFoundError):
@@ -60,32 +60,23 @@ class Stage:
         _remove(old)
 
 
-def final_paths(output: Path, experiment: str, run_id: str) -> RunPaths:
-    """The run's own place."""
-    return RunPaths(output, experiment, run_id)
-
-
 def remove_partials(output: Path, experiment: str) -> None:
-    """Removes what a controller that was killed has left half-done."""
+    """Removes temporary folders of a controller that was killed."""
     folder = RunPaths(output, experiment, "").root
     for left in folder.glob(f".*{PARTIAL}"):
         _remove(left)
 
 
 def previous_attempts(final: RunPaths) -> int:
-    """How many attempts the run's folder knows of."""
+    """The number of earlier attempts."""
     try:
         return Manifest.read(final.manifest).attempt
     except CorruptRun:
         return 0
 
 
-def fetch(ended: Ended, stations: dict[str, AgentClient], stage: Stage) -> dict[str, str]:
-    """Brings every file of the attempt into the stage and verifies each against its host's checksum.
-
-    Returns:
-        Checksums by path in the run directory.
-    """
+def fetch(ended: FinishedAttempt, stations: dict[str, AgentClient], stage: Stage) -> dict[str, str]:
+    """Fetches every file, verifies it, and returns the checksums by path in the run directory."""
     measured: list[int] = []
     for state in ended.tasks:
         if state.is_worker:
@@ -93,7 +84,7 @@ def fetch(ended: Ended, stations: dict[str, AgentClient], stage: Stage) -> dict[
             steps = requests.Steps(source=source, target=state.place.steps, warmup=warmup)
             told = state.station.ask(steps, timeout_s=120.0)
             if told.measured_start_mono_ns is None or told.measured_end_mono_ns is None:
-                raise AttemptFailed(f"{state.where} left {told.rows} steps, none of them after the warm-up")
+                raise AttemptError(f"{state.where} left {told.rows} steps, none of them after the warm-up")
             state.steps = told.rows
             clock = ended.clocks[state.station.name]
             measured += map(clock.to_controller, (told.measured_start_mono_ns, told.measured_end_mono_ns))
@@ -110,17 +101,8 @@ def fetch(ended: Ended, stations: dict[str, AgentClient], stage: Stage) -> dict[
     }
 
 
-def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
-    """Refuses a run in which some trace does not span the measured part of every worker.
-
-    Args:
-        ended: the run.
-        begin_ns: of the measured part, on the controller's clock.
-        end_ns: likewise.
-
-    Raises:
-        AttemptFailed: a sampler came late or ended early.
-    """
+def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
+    """Raises AttemptError unless every trace spans the measured part, given on the controller's clock."""
     for state in ended.tasks:
         assert state.summary is not None  # else the attempt has failed
         clock = ended.clocks[state.station.name]
@@ -130,10 +112,10 @@ def check_cover(ended: Ended, begin_ns: int, end_ns: int) -> None:
         # A worker that was done before the others has nothing more to be seen.
         if late_s > 0 or (early_s > 0 and not state.is_worker):
             how = f"began {late_s:.2f} s after" if late_s > 0 else f"ended {early_s:.2f} s before"
-            raise AttemptFailed(f"the trace of {state.where} {how} the measured part; more warm-up steps help")
+            raise AttemptError(f"the trace of {state.where} {how} the measured part; increase warmup_steps")
 
 
-def _fetch_host(name: str, ended: Ended, station: AgentClient, stage: Stage) -> None:
+def _fetch_host(name: str, ended: FinishedAttempt, station: AgentClient, stage: Stage) -> None:
     folder = ended.folders[name]
     sums = station.ask(requests.Sums(folder=folder), timeout_s=300.0).files
     for state in ended.tasks:
@@ -158,7 +140,7 @@ def _fetch_host(name: str, ended: Ended, station: AgentClient, stage: Stage) -> 
 
 
 def fetch_log(state: TaskState, station: AgentClient, stage: Stage, sums: dict[str, requests.FileSum]) -> None:
-    """All that a task and its sampler said, in one file."""
+    """Joins the output of a task and of its sampler in one file."""
     target = stage.paths.log(state.task)
     parts = []
     for part in (STDOUT_LOG, STDERR_LOG, SAMPLER_LOG):
@@ -172,8 +154,8 @@ def fetch_log(state: TaskState, station: AgentClient, stage: Stage, sums: dict[s
     target.write_bytes(b"\n".join(parts))
 
 
-def completed(manifest: Manifest, ended: Ended) -> Manifest:
-    """The manifest of a run that went well."""
+def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
+    """The manifest of a successful run."""
     return replace(
         manifest,
         tasks=tuple(task_record(state) for state in ended.tasks),
@@ -186,20 +168,17 @@ def completed(manifest: Manifest, ended: Ended) -> Manifest:
 
 
 def seal(stage: Stage, manifest: Manifest, checksums: dict[str, str]) -> None:
-    """Writes run.json last, and moves the whole into place."""
+    """Writes run.json last, and moves the folder into place."""
     replace(manifest, status=SEALED, checksums=checksums).write(stage.paths.manifest)
     stage.place()
 
 
 def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: BaseException) -> None:
-    """Leaves logs and the reason where the run would be; the next attempt takes their place.
-
-    One that the user stopped leaves nothing: it says nothing about the run.
-    """
-    if isinstance(error, Interrupted) or not isinstance(error, RunFailed):
+    """Writes logs and the reason into the run directory. An attempt that the user stopped leaves nothing."""
+    if isinstance(error, StoppedError) or not isinstance(error, RunFailed):
         stage.discard()
         return
-    with suppress(OSError):  # a full disk: the first error is the one to tell
+    with suppress(OSError):  # a full disk: the first error counts
         _leave_failed(stage, manifest, attempt, error)
 
 
@@ -209,7 +188,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
             with suppress(RunFailed):
                 sums = state.station.ask(requests.Sums(folder=state.place.run_folder), timeout_s=60.0).files
                 fetch_log(state, state.station, stage, sums)
-    for folder in ("trace", "steps", "graph"):  # half of a measurement is none
+    for folder in ("trace", "steps", "graph"):  # incomplete
         shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
     stage.paths.job.unlink(missing_ok=True)
     failed = replace(
@@ -224,7 +203,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
 
 
 def task_record(state: TaskState) -> TaskRecord:
-    """How a task went, for run.json."""
+    """The record of a task for run.json."""
     quality = {} if state.summary is None else {key: getattr(state.summary, key) for key in QUALITY}
     return TaskRecord(
         task=state.task,
@@ -239,7 +218,7 @@ def task_record(state: TaskState) -> TaskRecord:
 
 
 def _remove(path: Path) -> None:
-    """Whatever it is."""
+    """Removes a file or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

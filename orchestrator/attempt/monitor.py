@@ -1,7 +1,7 @@
-"""What hosts tell of a run, taken one by one by the thread of its attempt; and what of it is bad news.
+"""Handles the events of the hosts in the thread of an attempt, and finds the cause of a failure.
 
-The first failure that is heard of is often an echo: a worker misses a server, and the server's own last words come a
-moment later. So after bad news the others are listened to for a while, and the failure that tells most is kept.
+The first failure is often a consequence: a worker misses a server whose own error arrives a moment later. So after a
+failure, events are handled for a while longer, and the most specific failure is reported.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from driple.contracts.protocol.forkserver_messages import Ended, Started
 from driple.contracts.protocol.message import Message
 from driple.contracts.protocol.sampler_lines import READY, SamplerSummary
 from driple.contracts.run_spec import RunSpec
-from driple.orchestrator.attempt.failure import AttemptFailed, Blame, Interrupted, ended_how
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM
+from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, StoppedError, exit_text
+from driple.orchestrator.attempt.task_command import CONTAINER, WARM, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
@@ -35,11 +35,11 @@ OTHERS_S = 3.0
 TURN_S = 1.0
 FULL_BYTES = 1024 * 1024
 NOISE = re.compile(r"^[IWEF]\d{4} |cuInit|All log messages before absl")
-"""What TensorFlow logs on every machine without a GPU is no cause of anything."""
+"""Lines that TensorFlow logs on every machine without a GPU."""
 
 
 class Listener:
-    """The inbox of one attempt."""
+    """Receives the events of one attempt."""
 
     def __init__(self, spec: RunSpec, on_progress: Callable[[str], None]) -> None:
         self.states: dict[str, TaskState] = {}
@@ -48,56 +48,56 @@ class Listener:
         self._on_progress = on_progress
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._interrupted = False
-        self._failure: AttemptFailed | None = None
+        self._failure: AttemptError | None = None
         self._stations: dict[str, AgentClient] = {}
 
     def attach(self, stations: Mapping[str, AgentClient]) -> None:
-        """Hears these hosts from now on."""
+        """Receives the events of these hosts from now on."""
         self._stations = dict(stations)
         for station in stations.values():
-            station.attach(self._inbox.put)
+            _route(station, self._inbox.put)
 
     def detach(self) -> None:
-        """Hears nobody any more."""
+        """Stops receiving events."""
         for station in self._stations.values():
-            station.attach(None)
+            _route(station, lambda event: None)
 
     def interrupt(self) -> None:
-        """Makes `until` end with Interrupted. From any thread."""
+        """Makes `until` raise StoppedError. Thread-safe."""
         self._interrupted = True
         self._inbox.put(None)
 
     def until(self, done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
-        """Takes what hosts tell until `done`.
+        """Handles events until `done`.
 
         Raises:
-            AttemptFailed: bad news, or `complaint` when the time is over.
+            AttemptError: a process failed; or `complaint` after the time limit.
             HostError: a host was lost.
-            Interrupted: the user wants to stop.
+            StoppedError: the user stopped the sweep.
         """
         deadline = time.monotonic() + seconds
         while not done():
             left = deadline - time.monotonic()
             if left <= 0:
-                raise AttemptFailed(complaint())
+                raise AttemptError(complaint())
             self.take(min(left, TURN_S))
             if self._interrupted:
-                raise Interrupted("stopped by the user")
+                raise StoppedError("stopped by the user")
             if self._failure is not None:
                 self._hear_the_others()
                 raise self._with_words(self._failure)
 
     def settle(self, done: Callable[[], bool], seconds: float) -> None:
-        """As `until`, for the way out: bad news is no news any more."""
+        """As `until`, while stopping: ignores failures."""
         deadline = time.monotonic() + seconds
         while not done() and (left := deadline - time.monotonic()) > 0:
             try:
                 self.take(min(left, TURN_S))
             except RunFailed as error:
-                log.debug("on the way out: %s", error)
+                log.debug("while stopping: %s", error)
 
     def take(self, seconds: float) -> None:
-        """Waits for one event, at most so long, and takes it."""
+        """Waits for one event, and handles it."""
         try:
             event = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -105,14 +105,14 @@ class Listener:
         if event is not None:
             self._on(event)
 
-    def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptFailed:
-        """A failure of a task, with its command."""
+    def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptError:
+        """The failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
-        return AttemptFailed(reason, Blame(state.station.name, state.task, state.command, code, sampler=sampler))
+        return AttemptError(reason, FailureOrigin(state.station.name, state.task, state.command, code, sampler=sampler))
 
     def tail(self, station: AgentClient, path: str) -> tuple[str, ...]:
-        """The end of a log, where the host can still be asked."""
-        answer = quietly(station, requests.Tail(path=path, lines=10))
+        """The end of a log, if the host answers."""
+        answer = try_ask(station, requests.Tail(path=path, lines=10))
         return () if answer is None else answer.lines
 
     def _on(self, event: Event) -> None:
@@ -141,7 +141,7 @@ class Listener:
     def _on_warm(self, station: AgentClient, event: Event) -> None:
         if station.warm is None:
             return
-        told = station.warm.take(event)
+        told = fork_server_message(event)
         own = [state for state in self.states.values() if state.station is station and state.way == WARM]
         if station.warm.failure:
             for state in own:
@@ -167,7 +167,7 @@ class Listener:
         if isinstance(event, events.Ended):
             state.sampler_over, state.sampler_exit = True, event.exit_code
             if not state.over and not state.summary:
-                how = ended_how(state.sampler_exit)
+                how = exit_text(state.sampler_exit)
                 self._fail(self.failed(state, f"the sampler of {state.where} {how}", sampler=True))
         elif isinstance(event, events.Said) and event.line == READY:
             state.sampler_ready = True
@@ -180,42 +180,56 @@ class Listener:
     def _on_end(self, state: TaskState, exit_code: int | None) -> None:
         state.over, state.exit_code = True, exit_code
         if exit_code != 0:
-            self._fail(self.failed(state, f"{state.where} {ended_how(exit_code)}"))
+            self._fail(self.failed(state, f"{state.where} {exit_text(exit_code)}"))
 
-    def _fail(self, failure: AttemptFailed) -> None:
-        """Keeps the failure that tells most: of a task that speaks of itself, before one that misses another."""
+    def _fail(self, failure: AttemptError) -> None:
+        """Keeps the most specific failure: a cause replaces a consequence."""
         if self._failure is None or (self._is_echo(self._failure) and not self._is_echo(failure)):
             self._failure = failure
 
-    def _is_echo(self, failure: AttemptFailed) -> bool:
-        state = self.states.get(failure.blame.task) if failure.blame else None
+    def _is_echo(self, failure: AttemptError) -> bool:
+        state = self.states.get(failure.origin.task) if failure.origin else None
         return state is not None and state.finished is not None and state.finished.kind == LOST_PEER
 
     def _hear_the_others(self) -> None:
         self.settle(lambda: all(state.over and state.finished for state in self.states.values()), OTHERS_S)
-        # What is known only now: who spoke of another.
+        # Only now it is known which failures are consequences.
         for state in self.states.values():
             if state.over and state.exit_code != 0:
-                self._fail(self.failed(state, f"{state.where} {ended_how(state.exit_code)}"))
+                self._fail(self.failed(state, f"{state.where} {exit_text(state.exit_code)}"))
 
-    def _with_words(self, failure: AttemptFailed) -> AttemptFailed:
-        """Adds last words and the end of the log, as far as the host can still be asked."""
-        blame = failure.blame
-        if blame is None or blame.task not in self.states:
+    def _with_words(self, failure: AttemptError) -> AttemptError:
+        """Adds the message of the task and the end of its log, if the host answers."""
+        origin = failure.origin
+        if origin is None or origin.task not in self.states:
             return failure
-        state = self.states[blame.task]
-        path = state.place.sampler_log if blame.sampler else f"{state.place.out}/{STDERR_LOG}"
+        state = self.states[origin.task]
+        path = state.place.sampler_log if origin.sampler else f"{state.place.out}/{STDERR_LOG}"
         words = self.tail(state.station, path)
         telling = [line for line in words if not NOISE.search(line)]
-        said = state.words if state.words and not blame.sampler else (telling[-1] if telling else "")
-        looked = quietly(state.station, requests.Look(nics=("lo",)))
-        if looked and looked.disk_free_bytes < FULL_BYTES:  # who could not write could not say so either
-            said = f"the disk of {blame.host} is full ({state.station.facts.work}){'; ' if said else ''}{said}"
+        said = state.words if state.words and not origin.sampler else (telling[-1] if telling else "")
+        looked = try_ask(state.station, requests.Look(nics=("lo",)))
+        if looked and looked.disk_free_bytes < FULL_BYTES:  # the task could not write a message
+            said = f"the disk of {origin.host} is full ({state.station.facts.work}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
-        return AttemptFailed(reason, replace(blame, command=state.command, words=words))
+        return AttemptError(reason, replace(origin, command=state.command, words=words))
 
 
-def quietly(station: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:
+def _route(station: AgentClient, listener: Callable[[Event], None]) -> None:
+    """Sends a host's events to a listener, and first those of its fork server to the fork server.
+
+    A fork server outlives an attempt: without this, an event between two attempts would be lost.
+    """
+
+    def deliver(event: Event) -> None:
+        if station.warm is not None and getattr(event.value, "name", None) == WARM:
+            station.warm.take(event)
+        listener(event)
+
+    station.attach(deliver)
+
+
+def try_ask(station: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:
     """Sends a request that may fail; returns None if it does."""
     if station.lost is not None:
         return None

@@ -1,4 +1,4 @@
-"""Before a run: hosts that have what it needs, ports, the job file in every folder of the attempt."""
+"""Prepares a run: checks its hosts, reserves ports, writes the job file into every folder of the attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, Ta
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.config.placement import PlacedTask
 from driple.orchestrator.hosts.agent_client import AgentClient
 
 A = TypeVar("A", bound=Message)
@@ -30,51 +30,43 @@ CODE_FILE = "model.py"
 LOOK_S = 60.0
 PACKAGES = ("driple", *(name for framework in FRAMEWORKS.values() for name in framework.packages), "numpy")
 MIN_FREE_BYTES = 64 * 1024 * 1024
-"""A trace of an hour at 100 Hz is some 40 MB."""
+"""An hour at 100 Hz is a trace of about 40 MB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """All that an attempt needs to know."""
+    """The input of an attempt."""
 
     spec: RunSpec
     run_id: str
-    placed: Sequence[Placed]
+    placed: Sequence[PlacedTask]
     hosts: Mapping[str, HostSpec]
     stations: Mapping[str, AgentClient]
     links: Links
     timeouts: Timeouts
     code: bytes | None = None
-    """The user's own model file."""
+    """The user's model file."""
     cold: bool = False
-    """Starts every task with a python of its own."""
+    """Starts a new Python for every task."""
 
     @property
     def limit_s(self) -> float:
-        """How long the whole may take."""
+        """Time limit of the run."""
         limit = self.timeouts.run_s
         return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be started."""
+    """A job that is ready to start."""
 
     job: JobSpec
     states: dict[str, TaskState]
 
 
 def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
-    """Checks the hosts and writes what the tasks will read.
-
-    Args:
-        request: the run.
-        folders: of the attempt, by host.
-
-    Raises:
-        HostError: a host lacks something; says what, and the remedy.
-    """
-    by_host: dict[str, list[Placed]] = {}
+    """Checks the hosts and writes the job file into `folders`, by host. Raises HostError if a host lacks something."""
+    by_host: dict[str, list[PlacedTask]] = {}
     for item in request.placed:
         by_host.setdefault(item.host, []).append(item)
     with ThreadPoolExecutor(max_workers=min(16, len(by_host))) as pool:
@@ -116,7 +108,7 @@ def python_versions(info: requests.HostInfo | None) -> dict[str, str | None]:
 
 
 def read_code(folder: Path, spec: RunSpec) -> bytes | None:
-    """The user's own model file, if the workload is one."""
+    """The user's model file, if the workload has one."""
     if spec.workload.code_sha256 is None:
         return None
     path = folder / spec.workload.model.rpartition(":")[0]
@@ -126,8 +118,8 @@ def read_code(folder: Path, spec: RunSpec) -> bytes | None:
         raise RunFailed(f"model {path}: {error.strerror}") from None
 
 
-def _check(request: Request, name: str, placed: Sequence[Placed]) -> None:
-    """Refuses a host that lacks what the run needs, before anything is started. Asks each host once in a sweep."""
+def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
+    """Raises HostError if a host lacks something. Asks each host once in a sweep."""
     station, spec = request.stations[name], request.hosts[name]
     if station.info is None:
         python = None if spec.image else (spec.python,)
@@ -168,7 +160,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
             request.stations[name].host.put(request.code, f"{folder}/{CODE_FILE}")
 
 
-def _state(request: Request, item: Placed, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
+def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
     host, station = request.hosts[item.host], request.stations[item.host]
     place = TaskPlace(item.task, folders[item.host])
     way = CONTAINER if host.image else PYTHON if request.cold else WARM

@@ -1,20 +1,19 @@
-"""Ways to start a task on a host: forked from a warm process, by a python of its own, in a container.
+"""Ways to start a task on a host: forked from a fork server, as a new Python process, or in a container.
 
-Each turns `start` into one or two requests to the agent; the agent's events about the
-task is the same for all but the warm way, whose process speaks for its tasks (workloads/runtime/forkserver.py).
+The agent reports events of all of them, except that a fork server reports for its tasks
+(workloads/runtime/forkserver.py).
 """
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
 from driple.contracts.protocol import events, forkserver_messages, requests
 from driple.contracts.protocol.message import Tagged
 from driple.contracts.run_dir import file_name
-from driple.orchestrator.attempt.failure import ended_how
+from driple.orchestrator.attempt.failure import exit_text
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
@@ -23,56 +22,28 @@ PYTHON = "python"
 CONTAINER = "container"
 WARM_READY_S = 120.0
 WARM_LIMIT_S = 7 * 24 * 3600.0
-"""A sweep that is longer gets another."""
+"""A longer sweep starts another one."""
 TASK_MODULE = "driple.workloads.cli"
 
 
-@dataclass(frozen=True)
 class TaskPlace:
-    """A task of one attempt on its host: names of its processes, and where it has its files."""
+    """Process names and files of a task of one attempt."""
 
-    task: str
-    run_folder: str
-    """Absolute, and of this attempt alone."""
-
-    @property
-    def process(self) -> str:
-        """What the steward calls it. Never that of an earlier attempt, of which news may still be on its way."""
-        return f"{self.task} {self.run_folder.rpartition('.')[2]}"
-
-    @property
-    def sampler(self) -> str:
-        """What the steward calls its sampler."""
-        return f"sampler of {self.process}"
-
-    @property
-    def job(self) -> str:
-        return f"{self.run_folder}/job.json"
-
-    @property
-    def out(self) -> str:
-        return f"{self.run_folder}/tasks/{file_name(self.task)}"
-
-    @property
-    def trace(self) -> str:
-        return f"{self.run_folder}/trace/{file_name(self.task)}.parquet"
-
-    @property
-    def steps(self) -> str:
-        return f"{self.out}/{STEPS_TABLE}"
-
-    @property
-    def sampler_spec(self) -> str:
-        return f"{self.run_folder}/trace/{file_name(self.task)}.json"
-
-    @property
-    def sampler_log(self) -> str:
-        return f"{self.out}/{SAMPLER_LOG}"
-
-    @property
-    def graph(self) -> str | None:
-        """One worker leaves the graph for all: they differ in nothing but their number."""
-        return f"{self.out}/{GRAPH_FILE}" if self.task == "worker:0" else None
+    def __init__(self, task: str, run_folder: str) -> None:
+        """`run_folder` is absolute and unique to the attempt."""
+        self.task = task
+        self.run_folder = run_folder
+        self.process = f"{task} {run_folder.rpartition('.')[2]}"
+        """Unique to the attempt, because events of an earlier one may still arrive."""
+        self.sampler = f"sampler of {self.process}"
+        self.job = f"{run_folder}/job.json"
+        self.out = f"{run_folder}/tasks/{file_name(task)}"
+        self.trace = f"{run_folder}/trace/{file_name(task)}.parquet"
+        self.sampler_spec = f"{run_folder}/trace/{file_name(task)}.json"
+        self.sampler_log = f"{self.out}/{SAMPLER_LOG}"
+        self.steps = f"{self.out}/{STEPS_TABLE}"
+        self.graph = f"{self.out}/{GRAPH_FILE}" if task == "worker:0" else None
+        """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
         """The task's own command."""
@@ -81,7 +52,7 @@ class TaskPlace:
         return argv + (["--watch-stdin"] if lifeline else [])
 
 
-class WarmHost:
+class ForkServer:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
     def __init__(self, station: AgentClient, python: str) -> None:
@@ -97,19 +68,13 @@ class WarmHost:
         start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
         self._station.ask(start)
 
-    def take(self, event: Event) -> Tagged | None:
-        """Handles an event of this process; returns its message, if it is one."""
+    def take(self, event: Event) -> None:
+        """Updates the state from an event. Called for every event, also while no attempt listens."""
         if isinstance(event.value, events.Ended):
             self.ready = False
-            self.failure = f"the process on {event.host} that forks tasks {ended_how(event.value.exit_code)}"
-        if not isinstance(event.value, events.Said):
-            return None
-        try:
-            message = forkserver_messages.read_line(event.value.line)
-        except BadInput:
-            return None  # a library that prints
-        self.ready = self.ready or isinstance(message, forkserver_messages.Ready)
-        return message
+            self.failure = f"the fork server on {event.host} {exit_text(event.value.exit_code)}"
+        elif isinstance(fork_server_message(event), forkserver_messages.Ready):
+            self.ready = True
 
     def run(self, place: TaskPlace) -> None:
         """Asks for a task; `started` follows."""
@@ -124,6 +89,16 @@ class WarmHost:
 
     def _tell(self, message: Tagged) -> None:
         self._station.ask(requests.Tell(name=WARM, line=message.to_line()))
+
+
+def fork_server_message(event: Event) -> Tagged | None:
+    """The message in a line of a fork server; None for what a library prints."""
+    if not isinstance(event.value, events.Said):
+        return None
+    try:
+        return forkserver_messages.read_line(event.value.line)
+    except BadInput:
+        return None
 
 
 def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
@@ -141,10 +116,9 @@ def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: f
 def container_command(
     spec: HostSpec, place: TaskPlace, *, name: str, address: str, gpu: int | None, agent: str, user: str
 ) -> list[str]:
-    """`docker run` of a task with its sampler around it: the interface that is sampled is the container's own.
+    """`docker run` of a sampler that starts the task, so that it samples the interface of the container.
 
-    Files have the same paths inside and outside, so that one job file serves all. The container ends when its stdin
-    does: the sampler inside watches it.
+    Paths are the same inside and outside, so that one job file serves all. The container ends when its stdin closes.
     """
     if spec.image is None:
         raise RunFailed(f"{spec.name}: no image to run a container from")
@@ -161,5 +135,5 @@ def container_command(
 
 
 def shown_command(argv: list[str]) -> str:
-    """For messages: as a person could type it."""
+    """The command line, for messages."""
     return shlex.join(argv)

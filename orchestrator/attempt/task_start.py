@@ -1,4 +1,4 @@
-"""Starts a run's tasks and, with the process of each, its sampler."""
+"""Starts the tasks of a run and their samplers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_com
 from driple.orchestrator.attempt.task_state import TaskState
 
 BACKSTOP_S = 15.0
-"""What the controller waits beyond a task's own time limits: the task knows more, and speaks first."""
+"""Margin of the controller over the time limits of a task, whose own message is more specific."""
 FLOWS_HZ = 5.0
 TRAFFIC_FLOWS_HZ = 100.0
-"""Where a task's traffic is summed from its flows, they are read as often as this, or as the trace if that is less."""
+"""Maximum rate of reading flows if the traffic of a task is the sum of its flows."""
 
 
 class Starter:
@@ -31,7 +31,7 @@ class Starter:
         self._token = token
 
     def start(self, states: Iterable[TaskState], job: JobSpec) -> None:
-        """Starts every task, servers first. Those of a warm host report their process later, to `started`."""
+        """Starts every task. Forked tasks report their PID later; see `started`."""
         for state in states:
             state.moved = time.monotonic()
             if state.way == WARM:
@@ -44,7 +44,7 @@ class Starter:
                 self._start_container(state, job)
 
     def started(self, state: TaskState, pid: int) -> None:
-        """The task's process is known: its sampler can watch it."""
+        """Starts the sampler of a task whose PID is known."""
         state.pid = pid
         write = state.station.post(self._write(state, pid=pid))
         sampler = requests.Start(
@@ -52,7 +52,7 @@ class Starter:
             argv=(*state.station.agent_command, "--spec", state.place.sampler_spec),
             stderr=state.place.sampler_log,
             talk=True,
-            limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # its own, which is in its spec, comes first
+            limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # the limit in its spec comes first
         )
         start = state.station.post(sampler)
         follow = state.station.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
@@ -61,7 +61,7 @@ class Starter:
         follow()
 
     def container_name(self, state: TaskState) -> str:
-        """Unlike any other's on that host."""
+        """Unique on the host."""
         return f"driple-{self._token}-{state.task.replace(':', '-')}"
 
     def _start_container(self, state: TaskState, job: JobSpec) -> None:

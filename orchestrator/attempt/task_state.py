@@ -1,4 +1,4 @@
-"""What the controller knows of a task while a run goes on."""
+"""The state of a task during a run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from driple.orchestrator.hosts.agent_client import AgentClient
 
 @dataclass
 class TaskState:
-    """One task with its sampler. Changed only by the thread of its attempt."""
+    """A task with its sampler. Changed only by the thread of the attempt."""
 
     task: str
     place: TaskPlace
     station: AgentClient
     way: str
-    """How it is started; see launch.py."""
+    """How it is started; see task_command.py."""
     command: str
-    """As a person could type it."""
+    """Command line, for messages."""
     gpu: int | None
     traffic_source: str
     """`nic:eth0`, or `flows`."""
@@ -30,15 +30,15 @@ class TaskState:
     ready: bool = False
     steps: int = 0
     moved: float = 0.0
-    """When it was last seen to get on."""
+    """Time of its last progress."""
     finished: Finished | None = None
-    """What it left in finished.json."""
+    """Content of its finished.json."""
     sampler_pid: int | None = None
     sampler_ready: bool = False
     sampler_over: bool = False
     sampler_exit: int | None = None
     summary: SamplerSummary | None = None
-    """The sampler's last words: quality of every source."""
+    """Quality of every source, from the sampler."""
 
     @property
     def is_worker(self) -> bool:
@@ -50,5 +50,5 @@ class TaskState:
 
     @property
     def words(self) -> str:
-        """What it said of its own end."""
+        """Its own message about its end."""
         return "" if self.finished is None else self.finished.message

@@ -1,12 +1,14 @@
-"""An experiment file, checked: every fault of it is found in one reading. docs/EXPERIMENTS.md explains the language."""
+"""Reads and checks an experiment file, and reports all its faults at once. docs/EXPERIMENTS.md has the language."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload
@@ -16,7 +18,7 @@ from driple.orchestrator.config.inventory import Inventory, read_hosts
 from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     Faults,
     choice,
     delay_ms,
@@ -29,6 +31,8 @@ from driple.orchestrator.config.validation import (
     text,
 )
 from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
+from driple.orchestrator.config.yaml_nodes import node_of
+from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 KEYS: dict[str, str] = {
     "name": "folder of its runs under the output folder; the file's own name if left out",
@@ -53,26 +57,27 @@ KEYS: dict[str, str] = {
 NETWORK_AXES = {"rate": rate_mbit, "delay": delay_ms, "loss": loss_pct}
 MAX_RUNS = MAX_COMBINATIONS
 
+MAPPING = "<mapping>"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timeouts:
-    """How long each part of a run may take, in seconds."""
+    """Time limits of the parts of a run, in seconds."""
 
     start_s: float = 120.0
     """From the first process to the first step of the last worker."""
     step_s: float = 120.0
     """One training step."""
     run_s: float | None = None
-    """The whole run; None for an hour beyond its duration."""
+    """The whole run; None for its duration plus an hour."""
     stop_s: float = 20.0
-    """From asking a task to end to its end."""
+    """From the request to end a task to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """What an experiment file says, checked."""
+    """A checked experiment file."""
 
     name: str
     source: str
@@ -89,14 +94,22 @@ class Experiment:
     retry_wait_s: float
 
 
-def load_experiment(path: Path) -> Experiment:
+def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
     """Reads and checks an experiment file and the files it names.
+
+    Args:
+        source: the file, or its content, whose file names are relative to the current folder.
 
     Raises:
         FileFaults: with every fault, each with its file, line and place.
     """
     faults = Faults()
-    root = open_document(path, str(path), faults)
+    if isinstance(source, Mapping):
+        path = Path(MAPPING)
+        root: At | None = At(node_of(source), "", MAPPING, faults)
+    else:
+        path = source
+        root = open_document(path, str(path), faults)
     if root is None or not isinstance(root.value, dict):
         if root is not None:
             root.fault(
@@ -120,7 +133,7 @@ def _read(root: At, path: Path) -> Experiment:
         name=_name(root, keys.get("name"), path),
         source=str(path),
         settings=settings,
-        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind="lab"),
+        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind=DEFAULT),
         policy=_policy(keys["placement"]) if "placement" in keys else Policy(),
         workloads=tuple(workloads.read(keys["workloads"])) if "workloads" in keys else (),
         networks=_networks(keys["network"]) if "network" in keys else (NetworkCondition(),),
@@ -141,7 +154,7 @@ def _name(root: At, at: At | None, path: Path) -> str:
     def safe(value: object) -> str:
         value = str(value) if type(value) is int else value  # name: 2026
         if not isinstance(value, str) or not _NAME.fullmatch(value):
-            raise Expected("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
+            raise ExpectedError("letters, digits, dots, dashes and underscores, at most 64, as a folder name")
         return value
 
     if at is None and not _NAME.fullmatch(path.stem):
@@ -164,7 +177,7 @@ def _policy(at: At) -> Policy:
 
 
 def _networks(at: At) -> tuple[NetworkCondition, ...]:
-    """A condition, or a list of them; a list inside one gives every combination."""
+    """A condition or a list of conditions; a list inside a condition gives every combination."""
     found: dict[NetworkCondition, None] = {}
     for entry in at.items() if isinstance(at.value, list) else [at]:
         keys = entry.keys(NETWORK_AXES)
@@ -189,7 +202,7 @@ def _measurement(root: At, keys: dict[str, At]) -> Measurement:
         duration = None
     if steps is None and duration is None:
         if isinstance(root.value, dict):
-            root.fault("key 'steps' or 'duration' is missing: how long is a run measured?")
+            root.fault("key 'steps' or 'duration' is missing")
         steps = 1
     return Measurement(
         steps=steps,
@@ -206,7 +219,7 @@ def _timeouts(at: At) -> Timeouts:
 
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
-    """What each key allows by itself and the others do not."""
+    """Checks that concern several keys."""
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")
@@ -214,10 +227,10 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
     duration, limit = experiment.measurement.duration_s, experiment.timeouts.run_s
     if duration is not None and limit is not None and limit <= duration:
         keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
-    hosts_known = experiment.inventory.kind != "ssh" or experiment.inventory.hosts
+    hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
     strategies = sorted({workload.strategy for workload in experiment.workloads})
     for setting in experiment.settings:
-        if hosts_known:  # else that is the fault, and told already
+        if hosts_known:  # else that fault was reported already
             try:
                 place(setting, experiment.policy, experiment.inventory)
             except BadInput as error:

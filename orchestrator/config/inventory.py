@@ -1,6 +1,6 @@
-"""Hosts: the inventory file, the embedded lab, and this machine.
+"""The hosts of an experiment, and the inventory file.
 
-defaults: {user: driple, work_dir: ~/driple}       # for every host that does not say otherwise
+defaults: {user: driple, work_dir: ~/driple}       # for every host
 hosts:
   gpu1: {gpus: {v100: 2}, networks: {1g: {address: 192.0.2.11, nic: eno1}}}
 """
@@ -16,7 +16,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.setting import CPU, PCIE, Setting
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     Faults,
     existing_file,
     integer,
@@ -24,6 +24,7 @@ from driple.orchestrator.config.validation import (
     open_document,
     text,
 )
+from driple.orchestrator.hosts.registry import BACKENDS, DEFAULT, INVENTORY, backend
 
 HOST_KEYS: dict[str, str] = {
     "address": "name or address to connect to; the host's name if left out, so that ~/.ssh/config can hold the rest",
@@ -50,7 +51,7 @@ _WAYS = {"python", "image"}
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A host's place on one network."""
+    """Address and interface of a host on one network."""
 
     address: str | None = None
     nic: str | None = None
@@ -58,7 +59,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class HostSpec:
-    """A machine that tasks can run on. Fields as in HOST_KEYS."""
+    """A machine that can run tasks. Fields as in HOST_KEYS."""
 
     name: str
     address: str
@@ -77,7 +78,7 @@ class HostSpec:
 
     @property
     def agent_python(self) -> str:
-        """What runs the sampler and the steward there: they need no more than python3."""
+        """The interpreter of the agent and the samplers."""
         return "python3" if self.image else self.python
 
     def gpu_indices(self, device: str) -> tuple[int, ...]:
@@ -85,7 +86,7 @@ class HostSpec:
         return tuple(self.gpus.get(device, ()))
 
     def is_on(self, network: str) -> bool:
-        """Whether it is on that network; a host that lists none is taken to be on every one."""
+        """Whether it is on that network. A host without networks is on every network."""
         return network == PCIE or not self.networks or network in self.networks
 
     def serves(self, setting: Setting) -> bool:
@@ -98,45 +99,37 @@ class Inventory:
     """All hosts of an experiment."""
 
     kind: str
-    """`ssh`, `lab` or `local`."""
+    """Name of a backend (hosts/registry.py)."""
     hosts: tuple[HostSpec, ...] = ()
-    """Empty for the lab, which makes as many as a run needs."""
+    """Empty where the backend creates as many as a run needs."""
 
     def for_setting(self, setting: Setting) -> tuple[HostSpec, ...]:
         """The hosts that can take part in a run on that setting.
 
         Raises:
-            BadInput: this kind of inventory can never serve it.
+            BadInput: the backend can never serve it.
         """
-        if self.kind == "lab":
-            if setting.device != CPU:
-                raise BadInput(f"the lab has no {setting.device}; use a cpu-... setting, or an inventory of real hosts")
-            count = 1 if setting.one_machine else len(setting.tasks)
-            return tuple(HostSpec(name=f"lab{i + 1}", address=f"lab{i + 1}") for i in range(count))
-        if self.kind == "local":
-            if not setting.one_machine:
-                raise BadInput(f"{setting} spans machines, and hosts is local; use hosts: lab, or a ...-pcie setting")
-            # What GPUs this machine has is found out when the run is prepared: worker i takes GPU i.
-            gpus = {} if setting.device == CPU else {setting.device: tuple(range(setting.workers))}
-            return (HostSpec(name="local", address="localhost", gpus=gpus),)
+        if not self.hosts:
+            return backend(self.kind).hosts_for(setting)
         return tuple(host for host in self.hosts if host.serves(setting))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the hosts that are written down."""
+        """Names of the listed hosts."""
         return tuple(host.name for host in self.hosts)
 
 
 def read_hosts(at: At, folder: Path) -> Inventory:
-    """The value of an experiment's `hosts`: `lab`, `local`, or an inventory file beside it."""
-    name = at.one(text, "lab")
-    if name in ("lab", "local"):
+    """The value of an experiment's `hosts`: the name of a backend, or an inventory file beside the experiment."""
+    name = at.one(text, DEFAULT)
+    names = [kind for kind in BACKENDS if kind != INVENTORY]
+    if name in names:
         return Inventory(kind=name)
     try:
         path = existing_file(folder, name)
     except BadInput as error:
-        at.fault(f"expected lab, local or an inventory file: {error}")
-        return Inventory(kind="ssh")
+        at.fault(f"expected {', '.join(names)} or an inventory file: {error}")
+        return Inventory(kind=INVENTORY)
     return read_inventory(path, str(path), at.faults)
 
 
@@ -144,14 +137,14 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
     """Reads an inventory file; faults go to `faults`."""
     root = open_document(path, name, faults)
     if root is None:
-        return Inventory(kind="ssh")
+        return Inventory(kind=INVENTORY)
     parts = root.keys(("defaults", "hosts"), required=("hosts",))
     defaults = parts["defaults"].keys(set(HOST_KEYS) - {"address"}) if "defaults" in parts else {}
     hosts: list[HostSpec] = []
     seen: dict[tuple[str, int | None], str] = {}
     for host_name, at in parts["hosts"].entries().items() if "hosts" in parts else ():
         own = {} if at.value is None else at.keys(HOST_KEYS)
-        # One way to run tasks replaces the other, also when the other is a default.
+        # `image` replaces a default `python`, and vice versa.
         own_way = bool(_WAYS & own.keys())
         inherited = {key: value for key, value in defaults.items() if not (own_way and key in _WAYS)}
         host = _read_host(host_name, at, {**inherited, **own})
@@ -161,26 +154,22 @@ def read_inventory(path: Path, name: str, faults: Faults) -> Inventory:
         hosts.append(host)
     if "hosts" in parts and isinstance(parts["hosts"].value, dict) and not hosts:
         parts["hosts"].fault("expected at least one host")
-    return Inventory(kind="ssh", hosts=tuple(hosts))
+    return Inventory(kind=INVENTORY, hosts=tuple(hosts))
 
 
-def _word(value: object) -> str:
-    """A host name, address or login: nothing that ssh or a shell could take for something else."""
-    if not isinstance(value, str) or not re.fullmatch(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", value):
-        raise Expected("a name or address without spaces, slashes and a leading dash")
-    return value
+def _matching(pattern: str, expected: str) -> Callable[[object], str]:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ExpectedError(expected)
+        return value
+
+    return parse
 
 
-def _absolute(value: object) -> str:
-    if not isinstance(value, str) or not value.startswith(("/", "~/")):
-        raise Expected("a folder that begins with / or ~/")
-    return value
-
-
-def _memory(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[1-9][0-9]*[kmg]", value):
-        raise Expected("a number with k, m or g, such as 16g")
-    return value
+# A host name, address or login, without characters that ssh or a shell could misread.
+_word = _matching(r"[\w.:%@\[\]][\w.:%@\[\]+-]*", "a name or address without spaces, slashes and a leading dash")
+_absolute = _matching(r"(?s)(/|~/).*", "a folder that begins with / or ~/")
+_memory = _matching(r"[1-9][0-9]*[kmg]", "a number with k, m or g, such as 16g")
 
 
 def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
@@ -188,7 +177,7 @@ def _read_host(name: str, at: At, keys: Mapping[str, At]) -> HostSpec:
         keys["image"].fault("a task runs in an image or with a python, not both")
     try:
         _word(name)
-    except Expected as error:
+    except ExpectedError as error:
         at.fault(f"expected {error} as key")
 
     def optional(key: str, parse: Callable[[object], str] = text) -> str | None:
@@ -234,7 +223,7 @@ def _read_networks(at: At) -> dict[str, Link]:
     for network, entry in at.entries().items():
         try:
             if Setting(CPU, 1, 1, network).one_machine:
-                raise Expected("a link rate")
+                raise ExpectedError("a link rate")
         except BadInput:
             entry.fault("expected the network of a setting as key: 100m, 1g, 40g")
         keys = entry.keys(NETWORK_KEYS)

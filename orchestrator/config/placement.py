@@ -1,4 +1,4 @@
-"""Which task runs on which host, and on which of its GPUs. Pure."""
+"""Placement: assigns tasks to hosts and GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXPLICIT = "explicit"
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What an experiment says about placement."""
+    """The placement of an experiment."""
 
     kind: str | None = None
     """`packed`, `spread` or `explicit`; None follows the setting: one machine is packed, several are spread."""
@@ -27,8 +27,8 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """One task in its place."""
+class PlacedTask:
+    """A task with its host and GPU."""
 
     task: str
     host: str
@@ -36,12 +36,8 @@ class Placed:
     """Index on its host; None for a server, or where the device is the CPU."""
 
 
-def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Placed, ...]:
-    """Places every task of a setting, in the order of `Setting.tasks`.
-
-    Raises:
-        BadInput: the hosts cannot take it; says what is needed and what there is.
-    """
+def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[PlacedTask, ...]:
+    """Places every task of a setting, in the order of `Setting.tasks`. Raises BadInput if the hosts do not fit."""
     kind = policy.kind or (PACKED if setting.one_machine else SPREAD)
     if kind == PACKED and not setting.one_machine:
         raise BadInput(
@@ -67,8 +63,8 @@ def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[Place
     return _place_spread(setting, policy.machines, hosts, inventory)
 
 
-def together(placed: Sequence[Placed]) -> tuple[tuple[str, ...], ...]:
-    """Which tasks share a host: what of a placement belongs to a run's identity."""
+def together(placed: Sequence[PlacedTask]) -> tuple[tuple[str, ...], ...]:
+    """Groups of tasks that share a host: the part of a placement that belongs to the identity of a run."""
     groups: dict[str, list[str]] = {}
     for item in placed:
         groups.setdefault(item.host, []).append(item.task)
@@ -77,8 +73,8 @@ def together(placed: Sequence[Placed]) -> tuple[tuple[str, ...], ...]:
 
 def _place_spread(
     setting: Setting, machines: int | None, hosts: Sequence[HostSpec], inventory: Inventory
-) -> tuple[Placed, ...]:
-    """Round robin over hosts, servers first; a worker passes over hosts whose GPUs are taken."""
+) -> tuple[PlacedTask, ...]:
+    """Round robin over hosts, servers first; a worker skips hosts without a free GPU."""
     if machines and machines > len(setting.tasks):
         raise BadInput(f"{setting} has {len(setting.tasks)} tasks, and cannot be spread over {machines} hosts")
     wanted = min(machines or len(hosts), len(setting.tasks))
@@ -107,15 +103,15 @@ def _place_spread(
 
 
 def _ring(setting: Setting, hosts: Sequence[HostSpec], count: int) -> Sequence[HostSpec]:
-    """The hosts to go round: those with most GPUs of the kind if not all are needed, in the order of the file."""
+    """The hosts with most GPUs of the kind, in the order of the file."""
     best = sorted(hosts, key=lambda host: -len(host.gpu_indices(setting.device)))[:count]
     return [host for host in hosts if host in best]
 
 
 def _place_explicitly(
     setting: Setting, by_host: Mapping[str, Sequence[str]], hosts: Sequence[HostSpec], inventory: Inventory
-) -> tuple[Placed, ...]:
-    # A host without the setting's GPU can still hold servers, so of written hosts only the network counts here.
+) -> tuple[PlacedTask, ...]:
+    # A host without GPUs can run servers, so only the network of listed hosts is checked here.
     by_name = {host.name: host for host in inventory.hosts or hosts}
     all_tasks = setting.tasks
     chosen: dict[str, HostSpec] = {}
@@ -145,8 +141,8 @@ def _place_explicitly(
     return _fill(setting, {task: chosen[task] for task in all_tasks})
 
 
-def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[Placed, ...]:
-    """Gives each worker the next GPU of its host."""
+def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[PlacedTask, ...]:
+    """Assigns the next GPU of its host to each worker."""
     taken: dict[str, int] = {}
     placed = []
     for task, host in chosen.items():
@@ -158,7 +154,7 @@ def _fill(setting: Setting, chosen: Mapping[str, HostSpec]) -> tuple[Placed, ...
                 raise BadInput(f"host {host.name!r} has {_gpus(len(indices), setting.device)}, too few for its workers")
             gpu = indices[position]
             taken[host.name] = position + 1
-        placed.append(Placed(task, host.name, gpu))
+        placed.append(PlacedTask(task, host.name, gpu))
     return tuple(placed)
 
 

@@ -1,7 +1,7 @@
-"""From a document's values to checked ones, with every fault collected and none fatal until the end.
+"""Checks the values of a document and collects all faults.
 
-`At` is a value of the document with its place. Reading goes on after a fault with a stand-in value, so that one look
-at a file shows all that is wrong with it.
+`At` is a value with its place. After a fault, reading continues with a default value, so that one pass reports every
+fault of a file.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ T = TypeVar("T")
 MAX_FAULTS = 1000
 
 
-class Expected(BadInput):
-    """A value is not what its key wants; the text says what that is, like `a positive integer`."""
+class ExpectedError(BadInput):
+    """A value has the wrong type or range; the text is the expected one, like `a positive integer`."""
 
 
 @dataclass
 class Faults:
-    """The faults of a file and of the files it names."""
+    """The faults of a file and of the files that it names."""
 
     found: dict[Fault, None] = field(default_factory=dict)
-    """In the order found, each once: an alias or a grid can lead to the same place many times."""
+    """In order, each once: an alias or a grid can lead to the same place many times."""
 
     def add(self, fault: Fault) -> None:
-        """Notes one fault; gives up on a file with too many of them."""
+        """Adds a fault; stops at a file with too many."""
         self.found[fault] = None
         if len(self.found) > MAX_FAULTS:
             self.found[Fault(fault.source, None, "", f"more than {MAX_FAULTS} faults; reading ends here")] = None
             self.raise_if_any()
 
     def raise_if_any(self) -> None:
-        """Ends the reading if anything was wrong."""
+        """Raises FileFaults if there are any."""
         if self.found:
             raise FileFaults(sorted(self.found, key=lambda fault: (fault.source, fault.line or 0)))
 
 
 @dataclass(frozen=True, eq=False)
 class At:
-    """A value, where it stands, and where to report what is wrong with it."""
+    """A value of a document with its place."""
 
     node: Node
     place: str
@@ -55,29 +55,29 @@ class At:
 
     @property
     def value(self) -> Any:
-        """The scalar, list or dictionary as the document has it."""
+        """The scalar, list or dictionary."""
         return self.node.value
 
     def fault(self, message: str) -> None:
-        """Reports that something is wrong here."""
+        """Reports a fault at this place."""
         self.faults.add(Fault(self.source, self.node.line, self.place, message))
 
     def one(self, parse: Callable[[Any], T], otherwise: T) -> T:
-        """This value through `parse`; reports and gives `otherwise` if it does not pass."""
+        """The parsed value; `otherwise` after a fault."""
         if isinstance(self.value, (list, dict)):
             kind = "a list" if isinstance(self.value, list) else "a mapping"
             self.fault(f"expected one value, got {kind}")
             return otherwise
         try:
             return parse(self.value)
-        except Expected as error:
+        except ExpectedError as error:
             self.fault(f"expected {error}, got {shown(self.value)}")
         except BadInput as error:
             self.fault(str(error))
         return otherwise
 
     def many(self, parse: Callable[[Any], T]) -> tuple[T, ...]:
-        """One value or a list of them, each through `parse`; those that pass."""
+        """The parsed values of a list or of one value, without faulty ones."""
         items = self.items() if isinstance(self.value, list) else [self]
         if not items:
             self.fault("expected at least one value, got an empty list")
@@ -86,20 +86,20 @@ class At:
         for item in items:
             value = item.one(parse, failed)
             if value in passed:
-                item.fault(f"stands twice in this list: {shown(item.value)}")
+                item.fault(f"appears twice in this list: {shown(item.value)}")
             elif value is not failed:
                 passed[value] = None
         return tuple(passed)
 
     def items(self) -> list[At]:
-        """The entries of a list; reports and gives none if it is no list."""
+        """The entries of a list; none after a fault."""
         if not isinstance(self.value, list):
             self.fault(f"expected a list, got {_kind(self.value)}")
             return []
         return [At(node, f"{self.place}[{i}]", self.source, self.faults) for i, node in enumerate(self.value)]
 
     def entries(self) -> dict[str, At]:
-        """The entries of a mapping with free keys; reports and gives none if it is no mapping."""
+        """The entries of a mapping with any keys; none after a fault."""
         if not isinstance(self.value, dict):
             self.fault(f"expected a mapping, got {_kind(self.value)}")
             return {}
@@ -107,7 +107,7 @@ class At:
         return {key: At(node, prefix + key, self.source, self.faults) for key, node in self.value.items()}
 
     def keys(self, known: Iterable[str], required: Sequence[str] = ()) -> dict[str, At]:
-        """The entries of a mapping whose keys are a closed list; reports the rest and what is missing."""
+        """The entries of a mapping with known keys; reports unknown and missing ones."""
         names = tuple(known)
         entries = self.entries()
         for key, entry in entries.items():
@@ -121,7 +121,7 @@ class At:
 
 
 def open_document(path: Path, name: str, faults: Faults) -> At | None:
-    """The root of a YAML file; reports and gives None if it cannot be read."""
+    """The root of a YAML file; None after a fault."""
     try:
         return At(read_file(path, name), "", name, faults)
     except FileFaults as error:
@@ -134,11 +134,7 @@ def open_document(path: Path, name: str, faults: Faults) -> At | None:
 
 
 def existing_file(folder: Path, name: str) -> Path:
-    """A file that another file names, relative to its folder.
-
-    Raises:
-        BadInput: it is not there, not readable, or no plain file (a pipe would be read for ever).
-    """
+    """A file that another file names, relative to its folder. Raises BadInput unless it is a regular file."""
     try:
         path = folder / Path(name).expanduser()
         mode = path.stat().st_mode
@@ -154,7 +150,7 @@ def _kind(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else shown(value)
 
 
-# Scalars. Each takes the document's value and returns a checked one, or raises Expected with what it wants.
+# Parsers of scalars. Each raises ExpectedError with the expected value.
 
 LARGEST = 2**31 - 1
 _UNITS = {
@@ -169,9 +165,9 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z%]+)", re.ASCII)
 
 
 def text(value: object) -> str:
-    """Any text that is not empty."""
+    """A text that is not empty."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise Expected("a text")
+        raise ExpectedError("a text")
     return value
 
 
@@ -184,7 +180,7 @@ def integer(lowest: int, highest: int = LARGEST) -> Callable[[object], int]:
 
     def parse(value: object) -> int:
         if type(value) is not int or not lowest <= value <= highest:
-            raise Expected(wanted)
+            raise ExpectedError(wanted)
         return value
 
     return parse
@@ -195,7 +191,7 @@ def number(lowest: float, highest: float) -> Callable[[object], float]:
 
     def parse(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
-            raise Expected(f"a number from {lowest:g} to {highest:g}")
+            raise ExpectedError(f"a number from {lowest:g} to {highest:g}")
         return float(value)
 
     return parse
@@ -216,7 +212,7 @@ def _quantity(kind: str, value: object) -> float:
     units, wanted = _UNITS[kind]
     match = _QUANTITY.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if match is None or match[2] not in units:
-        raise Expected(wanted)
+        raise ExpectedError(wanted)
     return float(match[1]) * units[match[2]]
 
 
@@ -224,7 +220,7 @@ def duration_s(value: object) -> float:
     """A duration above zero, in seconds."""
     seconds = _quantity("duration", value)
     if not 0 < seconds <= 30 * 24 * 3600:
-        raise Expected("a duration above 0 and at most 30 days")
+        raise ExpectedError("a duration above 0 and at most 30 days")
     return round(seconds, 6)
 
 
@@ -232,7 +228,7 @@ def delay_ms(value: object) -> float:
     """A network delay in milliseconds; 0 is none."""
     milliseconds = 0.0 if value in (0, "0") and value is not False else _quantity("duration", value) * 1000
     if milliseconds > 60_000:
-        raise Expected("a delay of at most 60s")
+        raise ExpectedError("a delay of at most 60s")
     return round(milliseconds, 6)
 
 
@@ -240,7 +236,7 @@ def rate_mbit(value: object) -> float:
     """A rate above zero, in Mbit/s."""
     rate = _quantity("rate", value)
     if not 0 < rate <= 1_000_000:
-        raise Expected("a rate above 0 and at most 1000gbit")
+        raise ExpectedError("a rate above 0 and at most 1000gbit")
     return round(rate, 6)
 
 
@@ -248,5 +244,5 @@ def loss_pct(value: object) -> float:
     """A share of lost packets, in percent; 0 is none."""
     percent = 0.0 if value in (0, "0") and value is not False else _quantity("share", value)
     if percent >= 100:
-        raise Expected("a loss below '100%'")
+        raise ExpectedError("a loss below '100%'")
     return round(percent, 6)

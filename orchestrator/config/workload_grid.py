@@ -1,6 +1,6 @@
 """The workloads of an experiment: grids, named lists of grids, include and exclude.
 
-defaults: {optimiser: momentum}       # for every grid; a size applies to the models that have it
+defaults: {optimiser: momentum}       # for every grid; a size applies to models that have it
 workloads:
   - use: paper-cifar10                # a list of the shared file; axes beside it replace the list's
     batch_size: [32, 64]
@@ -28,7 +28,7 @@ from driple.contracts.strategy import STRATEGIES
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, ordinary_size
 from driple.orchestrator.config.validation import (
     At,
-    Expected,
+    ExpectedError,
     choice,
     existing_file,
     integer,
@@ -46,7 +46,7 @@ _OWN_MODEL = re.compile(r"(?P<file>[^\s:]+\.py):(?P<function>[A-Za-z_]\w*)", re.
 def model_name(value: object) -> str:
     """A model of the zoo, or `file.py:function`."""
     if not isinstance(value, str):
-        raise Expected("a model of the zoo or file.py:function")
+        raise ExpectedError("a model of the zoo or file.py:function")
     if value not in MODELS and not _OWN_MODEL.fullmatch(value):
         raise UnknownName("model", value, (*MODELS, "file.py:function"))
     return value
@@ -79,7 +79,7 @@ GRID_KEYS: dict[str, str] = {
     **{name: axis.meaning for name, axis in AXES.items()},
 }
 _SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}
-"""The axis that is the input size of a kind of dataset."""
+"""The axis of the input size, by kind of dataset."""
 
 
 Values = dict[str, tuple[Any, ...]]
@@ -97,12 +97,10 @@ class WorkloadReader:
     """Reads grids into workloads."""
 
     def __init__(self, folder: Path, defaults: Values, lists_file: At | None) -> None:
-        """Prepares to read.
-
-        Args:
-            folder: of the experiment file; other files are named relative to it.
-            defaults: axes of every grid that does not say otherwise.
-            lists_file: the experiment's `workload_lists`, if it has one.
+        """Args:
+        folder: of the experiment file; other files are relative to it.
+        defaults: default axes of every grid.
+        lists_file: the experiment's `workload_lists`, if it has one.
         """
         self.folder = folder
         self.defaults = defaults
@@ -116,8 +114,8 @@ class WorkloadReader:
 
         Args:
             at: the list.
-            replaced: axes that stand beside the `use` which led here, and win over the list's own.
-            trail: names of the lists that led here.
+            replaced: axes beside the `use` of this list; they replace the axes of the list.
+            trail: names of the lists whose `use` led here.
         """
         found: Found = {}
         for entry in at.items():
@@ -177,7 +175,7 @@ class WorkloadReader:
     def _expand(self, at: At, axes: Values) -> Found:
         """Every combination of the axes, as a workload."""
         given = {**self.defaults, **axes}
-        merged = {name: given[name] for name in AXES if name in given}  # one order, whoever said what
+        merged = {name: given[name] for name in AXES if name in given}  # in the order of AXES
         self._count += math.prod(len(values) for values in merged.values())
         if self._count > MAX_COMBINATIONS:
             at.fault(f"{self._count} combinations; an experiment has at most {MAX_COMBINATIONS}")
@@ -190,14 +188,14 @@ class WorkloadReader:
         return found
 
     def _workload(self, at: At, values: dict[str, Any], said: Values) -> Workload | None:
-        """One combination, with every size filled in; reports what does not go together."""
+        """One combination with every size filled in; reports values that do not fit together."""
         name = values["model"]
         model = MODELS.get(name)
         if model is None:
             values["model"] = name = self._inside(name)
             values["code_sha256"] = self._code_hash(at, name)
             if "dataset" not in values:
-                at.fault(f"key 'dataset' is missing: {shown(name)} is your own model, and must say what it reads")
+                at.fault(f"key 'dataset' is missing: {shown(name)} is your own model, whose dataset must be given")
                 return None
         dataset = DATASETS[values.setdefault("dataset", model.datasets[0] if model else "")]
         if model and dataset.name not in model.datasets:
@@ -211,7 +209,7 @@ class WorkloadReader:
                 return None
         strategy = values.get("strategy")
         if strategy and not STRATEGIES[strategy].has_servers:
-            # Always in lock-step and without servers: both axes would make copies of one run.
+            # Always synchronous and without servers: both axes would duplicate runs.
             for axis, only in (("update", "sync"), ("sharding", None)):
                 if values.pop(axis, only) != only and axis in said:
                     at.fault(f"{axis} does not apply to strategy {strategy}{', which is always sync' if only else ''}")
@@ -220,7 +218,7 @@ class WorkloadReader:
         return Workload(**values)
 
     def _inside(self, model: str) -> str:
-        """A model of the user's own, with one spelling for one file: relative to the experiment where that can be."""
+        """A user's model with a canonical path, relative to the experiment where possible."""
         file, _, function = model.rpartition(":")
         path = os.path.normpath(file)
         if Path(path).is_relative_to(self.folder.absolute()):
@@ -238,15 +236,15 @@ class WorkloadReader:
         return self._hashes[model]
 
     def _exclude(self, at: At, found: Found, *, may_miss: bool) -> None:
-        # By axis and value: a long list of exclusions looks at what each could match, not at everything each time.
+        # Indexed by axis and value, so that an entry is compared only with workloads that it could match.
         index: dict[str, dict[Any, list[Workload]]] = {}
-        everything = tuple(found)  # entries may overlap: each is held against the whole grid
+        everything = tuple(found)  # entries may overlap: each is compared with the whole grid
         for entry in at.items():
             wanted = read_axes(entry.keys(AXES))
             if entry.value == {}:
                 entry.fault("expected at least one axis")
             if not wanted or not all(wanted.values()) or not everything:
-                continue  # nothing to match, or a fault that is told already
+                continue  # nothing to match, or a fault that was reported already
             for axis in wanted.keys() - index.keys():
                 buckets = index[axis] = {}
                 for workload in everything:

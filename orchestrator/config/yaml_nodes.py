@@ -1,9 +1,8 @@
-"""YAML text to a tree of values that know their lines. Knows nothing of experiments.
+"""Parses YAML into a tree of values with line numbers.
 
-It is built from the safe loader's event stream and not with `yaml.safe_load`, because that hides what a user must hear:
-it keeps the last of two equal keys, reads `010` as 8, `1:30` as 90 and `no` as false, forgets lines, and follows
-aliases and nesting without limit. Here scalars follow YAML 1.2 (decimal numbers, true, false, null; the rest is text),
-tags are refused, and size, depth and the size after aliases are bounded.
+It uses the event stream of the safe loader. `yaml.safe_load` accepts duplicate keys, reads `010` as 8, `1:30` as 90 and
+`no` as false, drops line numbers, and follows aliases and nesting without limit. Here scalars follow YAML 1.2, tags are
+refused, and size and depth are limited, also after aliases.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 100_000
 MAX_DEPTH = 24
 
-# libyaml's parser where PyYAML was built with it: ten times faster, same events.
+# The parser of libyaml, if available: ten times faster, same events.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# 15 digits: beyond it a float is no longer the number that was written.
+# With more than 15 digits, a float is no longer exact.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,14})", re.ASCII)
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]{0,14})(\.[0-9]{0,20})?|\.[0-9]{1,20})([eE][-+]?[0-9]{1,2})?", re.ASCII)
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -33,13 +33,14 @@ _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "f
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A value and the line it stands on. An alias gives the same Node again."""
+    """A value with its line. An alias gives the same Node again."""
 
     value: Any
     """A scalar, a list of Nodes, or a dict of text to Node."""
-    line: int
+    line: int | None
+    """None for a value that comes from no file."""
     size: int = 1
-    """Number of nodes below and including this one, aliases counted each time they are used."""
+    """Number of nodes of this subtree, with aliases expanded."""
     depth: int = 1
 
     def plain(self) -> Any:
@@ -51,16 +52,21 @@ class Node:
         return self.value
 
 
-def read_file(path: Path, name: str) -> Node:
-    """Reads one YAML document.
+def node_of(value: Any) -> Node:
+    """Plain Python values as nodes. Anything that is not a scalar becomes its text, such as a Path or a Setting."""
+    if isinstance(value, Mapping):
+        return Node({str(key): node_of(item) for key, item in value.items()}, None)
+    if isinstance(value, (list, tuple)):
+        return Node([node_of(item) for item in value], None)
+    return Node(value if value is None or isinstance(value, (str, int, float)) else str(value), None)
 
-    Args:
-        path: the file.
-        name: how to call it in messages, as the user did.
+
+def read_file(path: Path, name: str) -> Node:
+    """Reads one YAML document; `name` is for messages.
 
     Raises:
-        BadInput: it cannot be read or is too large.
-        FileFaults: it is not the YAML that we accept.
+        BadInput: the file cannot be read or is too large.
+        FileFaults: it is not valid YAML.
     """
     try:
         info = path.stat()
@@ -97,7 +103,7 @@ def parse(data: bytes, name: str) -> Node:
 
 @dataclass
 class _Open:
-    """A collection whose end has not been seen."""
+    """A collection that is not complete."""
 
     line: int
     is_mapping: bool
@@ -106,7 +112,7 @@ class _Open:
 
 
 class _Builder:
-    """Events to Nodes without recursion, so that depth is our limit and not the interpreter's."""
+    """Builds Nodes from events, without recursion."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -153,10 +159,10 @@ class _Builder:
 
     def alias(self, anchor: str | None, line: int) -> None:
         if anchor is None or anchor not in self.anchors:
-            raise self.fault(line, f"alias *{anchor} has no anchor before it")
+            raise self.fault(line, f"alias *{anchor} has no anchor")
         node = self.anchors[anchor]
         if node is None:
-            raise self.fault(line, f"alias *{anchor} stands inside its own anchor")
+            raise self.fault(line, f"alias *{anchor} is inside its own anchor")
         self.add(node, None)
 
     def add(self, node: Node, anchor: str | None) -> None:
@@ -168,7 +174,7 @@ class _Builder:
             self.root = node
 
     def mapping(self, parts: list[Node]) -> dict[str, Node]:
-        """Keys and values in turn to a dictionary; `<<` merges, and never over a key that is written out."""
+        """A dictionary from alternating keys and values. `<<` merges, but never replaces an explicit key."""
         own: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in zip(parts[::2], parts[1::2], strict=True):
@@ -182,7 +188,7 @@ class _Builder:
                     for inherited in source.value:
                         merged.setdefault(inherited, source.value[inherited])
             elif name in own:
-                raise self.fault(key.line, f"key {shown(name)} stands twice (first on line {own[name].line})")
+                raise self.fault(key.line, f"key {shown(name)} appears twice (first on line {own[name].line})")
             else:
                 own[name] = value
         return {**merged, **own}
@@ -191,7 +197,7 @@ class _Builder:
         if event.tag is not None:
             raise self.fault(line, f"tag {shown(event.tag)}: tags are not used here; write the plain value")
 
-    def fault(self, line: int, message: str) -> FileFaults:
+    def fault(self, line: int | None, message: str) -> FileFaults:
         return FileFaults([Fault(self.name, line, "", message)])
 
 

@@ -1,4 +1,4 @@
-"""Host and Channel: all that the controller asks of a machine. The kinds differ only in how a connection is got."""
+"""Host and Channel: the interface of a machine to the controller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 KEPT_WORDS = 64 * 1024
-"""Of what a remote process says on stderr, so much is kept from its end."""
+"""Bytes kept from the end of the stderr of a remote process."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Finished:
 
 
 class Channel(Protocol):
-    """A long-lived process on a host: lines in, lines out. It is made to end when its stdin closes."""
+    """A long-lived process on a host: lines in, lines out. It ends when its stdin closes."""
 
     def send(self, line: str) -> None:
         """Sends a line. Raises HostLost when the connection is gone."""
@@ -37,15 +37,15 @@ class Channel(Protocol):
 
     @property
     def last_words(self) -> str:
-        """The end of what it said on stderr."""
+        """The end of its stderr."""
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, or when it is not known."""
+        """None while it runs, or if unknown."""
 
 
 class Host(Protocol):
-    """A machine. Every call has a time limit, and every word of a command reaches it as it is."""
+    """A machine. Every call has a time limit, and the words of a command are passed on unchanged."""
 
     name: str
 
@@ -53,8 +53,8 @@ class Host(Protocol):
         """Connects.
 
         Raises:
-            HostRefused: login, key or host key; waiting does not help.
-            HostLost: down, cut off or too slow; it may come back.
+            HostRefused: login, key or host key are wrong.
+            HostLost: the host is down, unreachable or too slow.
         """
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Finished:
@@ -64,7 +64,7 @@ class Host(Protocol):
         """Starts a long-lived process."""
 
     def put(self, content: bytes, path: str, *, mode: int = 0o644, timeout_s: float = 60.0) -> None:
-        """Writes a file: beside, then moved into place. Its folder exists; `~/` is the login's home."""
+        """Writes a file atomically. Its folder exists; `~/` is the home of the login."""
 
     def get(self, path: str, target: Path, *, timeout_s: float = 600.0) -> None:
         """Fetches a file."""

@@ -1,4 +1,4 @@
-"""From a route to a logged-in SSH transport: socket, host key, login. Says what went wrong in one line each."""
+"""Opens an SSH connection along a route: socket, host key, login. Every error is one line."""
 
 from __future__ import annotations
 
@@ -19,19 +19,15 @@ from driple.orchestrator.hosts.login import Login
 from driple.orchestrator.hosts.route import Route
 
 LOST_AFTER_S = 30.0
-"""A connection is given up when the other side has acknowledged nothing for so long."""
+"""A connection without acknowledgements for so long is lost."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
-"""Those with their own checksum first: the others need a second pass in Python for every packet."""
+"""Ciphers with authentication first: the others need a second pass in Python for every packet."""
 _IDLE_CHECK_S = 1.0
 _MAX_JUMPS = 8
 _AT_ONCE = 8
 _GATES = [threading.BoundedSemaphore(_AT_ONCE) for _ in range(_MAX_JUMPS + 1)]
-"""For jump hosts, by their distance: many hosts behind one would else all knock at once, and sshd drops some of more
-than ten who have not logged in yet (MaxStartups). Whoever waits at one gate holds only gates of smaller distance."""
-
-# With no handler, logging would print paramiko's tracebacks on stderr. What they tell is in our errors.
-if logging.getLogger("paramiko").level == logging.NOTSET:
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+"""Limits for jump hosts, by distance: sshd drops connections beyond ten that are not logged in yet (MaxStartups). A
+thread that waits for one limit holds only those of smaller distance."""
 
 
 @dataclass
@@ -43,7 +39,7 @@ class Connection:
 
     def close(self) -> None:
         sock = self.transport.sock
-        with suppress(OSError, EOFError):  # wakes the transport's thread, which would look only now and then
+        with suppress(OSError, EOFError):  # wakes the thread of the transport
             sock.shutdown(socket.SHUT_RDWR)
         self.transport.close()
         self.transport.join(5.0)
@@ -60,12 +56,15 @@ def dial(route: Route, keys: HostKeys, login: Login, plug: Callable[[], socket.s
         route: where, as whom and through what.
         keys: decides about the host's key.
         login: the keys to show.
-        plug: gives a connected socket instead.
+        plug: returns a connected socket, instead of the route.
 
     Raises:
-        HostRefused: login, key or host key.
-        HostLost: everything that may get better.
+        HostRefused: login, key or host key are wrong.
+        HostLost: any other error, which may be temporary.
     """
+    # Without a handler, logging would print paramiko's tracebacks on stderr. Our errors contain their causes.
+    if logging.getLogger("paramiko").level == logging.NOTSET:
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with _GATES[route.depth] if route.depth else nullcontext():
         return _dial(route, keys, login, plug)
 
@@ -85,7 +84,7 @@ def _dial(route: Route, keys: HostKeys, login: Login, plug: Callable[[], socket.
         transport.auth_timeout = _left(deadline)
         login.authenticate(transport)
         transport.channel_timeout = LOST_AFTER_S
-        # paramiko's thread looks up ten times a second, which for many hosts is work while others measure.
+        # paramiko's thread polls ten times a second, which with many hosts disturbs measurements.
         sock.settimeout(_IDLE_CHECK_S)
     except BaseException:
         if connection is not None:
@@ -114,17 +113,17 @@ def _socket(route: Route, plug: Callable[[], socket.socket] | None, below: list[
         ) from None
     except TimeoutError:
         raise HostLost(
-            f"{route}: no connection within {route.timeout_s:g} s; is it up, and is the port open?"
+            f"{route}: no connection within {route.timeout_s:g} s; check that it is up and the port is open"
         ) from None
     except OSError as error:
-        raise HostLost(f"{route}: {error.strerror or error}; is it up, and does sshd listen there?") from None
+        raise HostLost(f"{route}: {error.strerror or error}; check that it is up and sshd listens there") from None
 
 
 def _through(route: Route, below: list[Callable[[], None]]) -> socket.socket:
-    """A connection through a jump host, which is dialled like any other."""
+    """A connection through a jump host."""
     assert route.jump is not None
     if route.depth >= _MAX_JUMPS:
-        raise HostRefused(f"{route}: ProxyJump goes round in circles in ~/.ssh/config")
+        raise HostRefused(f"{route}: ProxyJump is circular in ~/.ssh/config")
     jump = route.jump()
     connection = dial(jump, HostKeys(jump), Login(jump))
     below.append(connection.close)
@@ -161,7 +160,7 @@ def _proxy(command: str, below: list[Callable[[], None]]) -> socket.socket:
 
 
 def _passed(carrier: socket.socket, route: Route) -> socket.socket:
-    """The socket that a proxy command hands over."""
+    """The socket that a proxy command passes."""
     with carrier:
         carrier.settimeout(route.timeout_s)
         _, descriptors, _, _ = socket.recv_fds(carrier, 1, 1)
@@ -175,20 +174,20 @@ def _shake_hands(transport: paramiko.Transport, route: Route, keys: HostKeys, de
     options.ciphers = [*_CIPHERS]
     options.key_types = keys.algorithms(options.key_types)
     transport.banner_timeout = transport.handshake_timeout = limit = _left(deadline)
-    late = HostLost(f"{route}: no SSH handshake within {route.timeout_s:g} s; it is very busy, or no SSH server")
+    late = HostLost(f"{route}: no SSH handshake within {route.timeout_s:g} s; it is overloaded, or not an SSH server")
     try:
         transport.start_client(timeout=limit)
-        if not transport.initial_kex_done:  # paramiko comes back without a word when time is up
+        if not transport.initial_kex_done:  # paramiko returns without an error after the time limit
             raise late
         keys.check(transport.get_remote_server_key())
     except paramiko.ssh_exception.IncompatiblePeer as error:
-        # Also when the host has no key of the kind that is known: that is another host.
-        raise HostRefused(f"{route}: no common way to speak: {error}; {keys.expected()}") from None
+        # Also if the host has no key of a known type.
+        raise HostRefused(f"{route}: no common algorithms: {error}; {keys.expected()}") from None
     except (paramiko.SSHException, EOFError, OSError) as error:
         if time.monotonic() >= deadline or "banner" in str(error) and _left(deadline) < 0.2:
             raise late from None
         cause = str(error) or "the connection was closed"
-        raise HostLost(f"{route}: no SSH handshake: {cause}; is it an SSH server, and has it room for us?") from None
+        raise HostLost(f"{route}: no SSH handshake: {cause}; it may not be an SSH server, or be full") from None
 
 
 def _left(deadline: float) -> float:

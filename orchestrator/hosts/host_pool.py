@@ -1,7 +1,7 @@
 """The hosts of a sweep: connected when first needed, lent to one run at a time, set aside while they are down.
 
-Unreachable is not dead: what was started there may still run. Its steward ends it when it hears nothing, and the next
-one, when the host is back, ends what may be left before anything else is done there.
+Processes may still run on an unreachable host. Its agent ends them after a while without heartbeats, and the next agent
+ends what is left.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from driple.orchestrator.hosts.base import Host
 log = logging.getLogger(__name__)
 
 ASIDE_S = 5.0
-"""How long a host that was lost is left alone at first; twice as long each time, up to a minute."""
+"""First pause after a host was lost; doubles each time, up to a minute."""
 MOST_ASIDE_S = 60.0
 MANY = 16
-"""Hosts that are connected to at the same time: more wait for one another in this one process."""
+"""Hosts that are connected in parallel."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _State:
     refused: str | None = None
 
 
-class Fleet:
+class HostPool:
     """Every host of a sweep, by name."""
 
     def __init__(
@@ -47,9 +47,9 @@ class Fleet:
     ) -> None:
         """Args:
         specs: by name.
-        connect: makes a host, not yet open, of a spec.
-        agent: what is brought to each.
-        owner: who we are, for others who find a host in use.
+        connect: creates a host from a spec; the pool opens it.
+        agent: copied to each host.
+        owner: shown to another controller that finds a host in use.
         """
         self._states = {name: _State(spec) for name, spec in specs.items()}
         self._connect = connect
@@ -73,8 +73,8 @@ class Fleet:
                 if not state.lent and state.refused is None and state.aside_until <= now
             )
 
-    def hopeful(self, patience_s: float) -> tuple[HostSpec, ...]:
-        """Those that can be lent now or later: not refused, and not lost for longer than `patience_s`."""
+    def usable_later(self, patience_s: float) -> tuple[HostSpec, ...]:
+        """Those that can be lent now or later: not refused, and not lost for more than `patience_s`."""
         now = time.monotonic()
         with self._lock:
             return tuple(
@@ -83,8 +83,8 @@ class Fleet:
                 if state.refused is None and (state.lost_since is None or now - state.lost_since < patience_s)
             )
 
-    def troubles(self) -> list[str]:
-        """Why hosts are not there, a line each."""
+    def problems(self) -> list[str]:
+        """Why hosts are not available, one line each."""
         with self._lock:
             return [
                 state.refused or f"{name}: lost for {time.monotonic() - (state.lost_since or 0):.0f} s"
@@ -99,7 +99,7 @@ class Fleet:
                 self._states[name].lent = True
 
     def give_back(self, names: Iterable[str]) -> None:
-        """Marks them as free; one whose station was lost meanwhile is set aside."""
+        """Marks hosts as free; sets those aside that were lost meanwhile."""
         for name in names:
             state = self._states[name]
             if state.station is not None and state.station.lost is not None:
@@ -108,11 +108,7 @@ class Fleet:
                 state.lent = False
 
     def stations(self, names: Iterable[str]) -> dict[str, AgentClient]:
-        """The stations of hosts that are lent to the caller, opened where they are not.
-
-        Raises:
-            HostError: of the first that could not be; all that failed are set aside.
-        """
+        """Opens the hosts that are lent to the caller. Raises the first HostError; sets all failed hosts aside."""
         wanted = list(dict.fromkeys(names))
         with ThreadPoolExecutor(max_workers=min(MANY, len(wanted))) as pool:
             failures = [failure for failure in pool.map(self._open, wanted) if failure is not None]
@@ -129,11 +125,7 @@ class Fleet:
         }
 
     def close(self, *, at_once: bool = False) -> None:
-        """Ends every steward with all that it started. Safe to call twice.
-
-        Args:
-            at_once: only hangs up: they end by themselves, and nobody waits for it.
-        """
+        """Ends every agent and what it started. Safe to call twice. `at_once` only disconnects, without waiting."""
         self._heartbeats.stop()
         stations = [state.station for state in self._states.values() if state.station is not None]
         if at_once:

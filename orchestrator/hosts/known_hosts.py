@@ -1,4 +1,4 @@
-"""Host keys: which the files know, what is said about the others, and how a new one is added."""
+"""Host keys: reads known_hosts files, checks keys against them and adds new ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from driple.orchestrator.hosts.route import Route
 
 _log = logging.getLogger(__name__)
 _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-"""A key type whose signatures go by other names."""
+"""Key types whose signature algorithms have other names."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Known:
 
 
 class HostKeys:
-    """What is known about one host's keys, and the decision about the key that it shows."""
+    """The known keys of one host."""
 
     def __init__(self, route: Route, *, only: str | None = None) -> None:
         """Reads the files.
 
         Args:
             route: names the host, the files and whether new keys are accepted.
-            only: a public key, as in a .pub file: the only one that is accepted, whatever files say.
+            only: the only public key that is accepted, as in a .pub file; the files are ignored.
         """
         self._route = route
         self._only = only is not None
@@ -53,13 +53,13 @@ class HostKeys:
             self._known = list(_known(route.known_hosts, route.key_name))
 
     def algorithms(self, offered: Sequence[str]) -> list[str]:
-        """Those that we can take, known kinds of keys first: the host shall show the key that we know."""
+        """Key algorithms in order of preference: known ones first, so that the host presents a known key."""
         types = [known.key_type for known in self._known if not known.revoked]
         known = [name for key_type in types for name in _SIGNATURES.get(key_type, (key_type,)) if name in offered]
         return list(dict.fromkeys([*known, *([] if self._only and known else offered)]))
 
     def expected(self) -> str:
-        """For messages: which keys are known."""
+        """The types of the known keys, for messages."""
         types = sorted({known.key_type for known in self._known})
         return f"known keys are {', '.join(types)}" if types else "no key of it is known"
 
@@ -75,14 +75,14 @@ class HostKeys:
             return
         if trusted:
             remedy = (
-                "bring the lab up again"
+                "create the lab again"
                 if self._only
-                else f"if that is meant, remove the old key: ssh-keygen -R {self._route.key_name!r}"
+                else f"if that is intended, remove the old key: ssh-keygen -R {self._route.key_name!r}"
                 f" -f {self._route.known_hosts[0]}"
             )
             raise HostRefused(
                 f"{self._route}: its host key has CHANGED to {shown}; {trusted[0].place} has another. "
-                f"Somebody may be in between, or it was installed anew: {remedy}"
+                f"The connection may be intercepted, or the host was reinstalled: {remedy}"
             )
         if not self._route.accept_new or not self._route.known_hosts:
             files = self._route.known_hosts[0] if self._route.known_hosts else "any file"
@@ -103,7 +103,7 @@ def _known(files: Iterable[Path], name: str) -> Iterator[Known]:
         for number, line in enumerate(text.splitlines(), 1):
             fields = line.split()
             marker = fields.pop(0) if fields and fields[0].startswith("@") else ""
-            # Certificates of hosts are nothing that paramiko can take.
+            # paramiko does not support host certificates.
             if len(fields) < 3 or fields[0].startswith("#") or marker not in ("", "@revoked"):
                 continue
             if _matches(fields[0], name):
@@ -123,7 +123,7 @@ def _matches(patterns: str, name: str) -> bool:
         return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
     found = False
     for pattern in patterns.lower().split(","):
-        # OpenSSH knows * and ? alone; brackets are around a host with a port.
+        # OpenSSH supports only * and ?; brackets enclose a host with a port.
         if fnmatch.fnmatchcase(name, pattern.lstrip("!").replace("[", "[[]")):
             if pattern.startswith("!"):
                 return False

@@ -22,12 +22,12 @@ from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 SEND_LIMIT_S = 30.0
 END_LIMIT_S = 15.0
-"""How long `close` waits for processes that were told to end by the end of their stdin."""
+"""How long `close` waits for processes after closing their stdin."""
 _PIECE = 256 * 1024
 
 
 class LocalHost:
-    """This machine. Processes get sessions of their own, so that Ctrl-C at a terminal is the controller's alone."""
+    """This machine. Each process has its own session, so that Ctrl-C reaches the controller only."""
 
     def __init__(self, name: str = "local") -> None:
         self.name = name
@@ -50,7 +50,7 @@ class LocalHost:
         return Finished(max(process.returncode, -1), stdout, stderr)
 
     def start(self, argv: Sequence[str]) -> LocalChannel:
-        # A socket, and not pipes: shutting it down wakes a thread that waits for it, which closing a pipe does not.
+        # A socket: unlike closing a pipe, shutting it down wakes a thread that waits for it.
         ours, theirs = socket.socketpair()
         try:
             process = self._process(argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE)
@@ -159,12 +159,12 @@ class LocalChannel:
         self._closed = True
         with suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
-        with self._receiving:  # whoever waits there has been woken; only then may the descriptors go
+        with self._receiving:  # the waiting thread was woken; now the descriptors can be closed
             self._stream.close()
             self._stderr.close()
 
     def end(self) -> None:
-        """Waits for the process, which was told to end when its stdin closed; kills its session if it does not."""
+        """Waits for the process after its stdin was closed; kills its session if it does not end."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_LIMIT_S)
         _kill_session(self._process)
@@ -186,7 +186,7 @@ class LocalChannel:
         return bool(piece)
 
     def _hear(self) -> None:
-        """Takes what was said on stderr, which would stop the process if it were left."""
+        """Reads stderr, which would block the process if nobody did."""
         while self._words_open and not self._closed:
             try:
                 piece = os.read(self._stderr.fileno(), _PIECE)

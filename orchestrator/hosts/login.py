@@ -1,4 +1,4 @@
-"""Logging in: keys from files and from the agent, in an order that seldom shows a wrong one."""
+"""SSH login with keys from files and from the SSH agent."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _AGENT_LIMIT_S = 20.0  # it may ask its user to confirm
 
 
 class Login:
-    """The keys for one host.
-
-    Servers count wrong keys and close after six, so keys of files come first, which were named for this host or are
-    the user's own, then what else the agent has.
-    """
+    """The keys for one host, those of files first: servers close the connection after six wrong keys."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -53,7 +49,7 @@ class Login:
             self._shown.append(name)
             if transport.is_active():
                 return False
-            # A server that has enough of wrong keys closes; so does one that dies. The first is far likelier.
+            # Most likely after too many wrong keys.
             raise HostRefused(
                 f"{route}: closed the connection at login; {self._tried()}; if there are many keys, "
                 "name the right one (identity_file, or IdentityFile with IdentitiesOnly yes)"
@@ -61,7 +57,7 @@ class Login:
         except (paramiko.SSHException, EOFError, OSError, ValueError) as error:
             if not transport.is_active():
                 raise HostLost(f"{route}: connection lost at login: {error}") from None
-            self._shown.append(f"{name} (unusable: {error})")  # an agent that refuses to sign, for one
+            self._shown.append(f"{name} (unusable: {error})")  # such as an agent that refuses to sign
             return False
         if more:
             raise HostRefused(f"{route}: wants a second factor ({', '.join(more)}) after the key; not possible here")
@@ -98,11 +94,11 @@ class Login:
 
 
 def _load(path: Path) -> tuple[paramiko.PKey | None, bool]:
-    """A key, and whether it is one that needs a passphrase."""
+    """A key, and whether it needs a passphrase."""
     try:
         stat = path.stat()
         return _cached(path, stat.st_mtime_ns, stat.st_size), False
-    except (TypeError, paramiko.PasswordRequiredException):  # how cryptography says that it wants one
+    except (TypeError, paramiko.PasswordRequiredException):  # raised for a missing passphrase
         return None, True
     except (OSError, ValueError, paramiko.SSHException, paramiko.UnknownKeyType):
         return None, False
@@ -110,7 +106,7 @@ def _load(path: Path) -> tuple[paramiko.PKey | None, bool]:
 
 @functools.lru_cache(maxsize=64)
 def _cached(path: Path, modified_ns: int, size: int) -> paramiko.PKey:
-    """Reading an RSA key checks it, which takes longer than a login; many hosts share one."""
+    """Cached: loading an RSA key takes longer than a login, and many hosts share one."""
     return paramiko.PKey.from_path(path)
 
 
@@ -123,7 +119,7 @@ def _public_half(path: Path) -> bytes | None:
 
 
 class _Agent:
-    """The user's agent, asked only when a key is wanted of it; without one it has no keys."""
+    """The user's SSH agent, asked only when needed; without an agent there are no keys."""
 
     def __init__(self, where: str) -> None:
         self._where = (

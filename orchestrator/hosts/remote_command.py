@@ -1,4 +1,4 @@
-"""A command on a host over SSH: its streams, its end, and how a lost connection is told from either."""
+"""A command on a host over SSH: its streams, its end, and the detection of a lost connection."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 SEND_LIMIT_S = 30.0
 LOST = (paramiko.SSHException, EOFError, OSError)
-"""How paramiko says that a channel or its connection is gone."""
+"""Exceptions of paramiko for a closed channel or connection."""
 _PIECE = 256 * 1024
 _MAX_NOISE = 1024 * 1024
 
 
 class SshChannel:
-    """A long-lived process on a host. Its stderr is taken whenever somebody receives."""
+    """A long-lived process on a host. `receive` also reads its stderr."""
 
     def __init__(self, process: Process, host: str, command: str) -> None:
         self._process = process
@@ -37,7 +37,7 @@ class SshChannel:
 
     def write(self, content: bytes) -> None:
         with self._sending:
-            if self._process.channel.exit_status >= 0 and not self._closed:  # what it is sent now would go nowhere
+            if self._process.channel.exit_status >= 0 and not self._closed:  # nobody would read it
                 raise HostError(f"{self._host}: {self._command} has ended (exit code {self.exit_code})")
             try:
                 self._process.channel.settimeout(SEND_LIMIT_S)
@@ -86,10 +86,7 @@ class SshChannel:
 
 
 class _Wake(threading.Event):
-    """Set by paramiko when there is something to read; cleared by the reader alone.
-
-    paramiko clears what it is given when a buffer runs empty, which would lose the news of the other buffer.
-    """
+    """Set by paramiko when there is something to read. Its `clear`, when one of two buffers is empty, is ignored."""
 
     def clear(self) -> None:
         pass
@@ -99,7 +96,7 @@ class _Wake(threading.Event):
 
 
 class Process:
-    """A command on a channel: its output, without what the login's shell said before it."""
+    """A command on a channel: its output, without that of the login shell before it."""
 
     def __init__(self, channel: paramiko.Channel, beginning: str, kept: int, host: str) -> None:
         self.channel = channel
@@ -110,7 +107,7 @@ class Process:
         self._beginning: bytes | None = rf"{beginning} (\d+)\n".encode()
         self._noise = b""
         self._wake = _Wake()
-        # Not Channel.fileno(): a thread that polls it sleeps on when another closes the channel.
+        # Not Channel.fileno(): a thread that polls it does not wake when another closes the channel.
         channel.in_buffer.set_event(self._wake)
         channel.in_stderr_buffer.set_event(self._wake)
 
@@ -128,7 +125,7 @@ class Process:
                 piece, self._beginning = self._noise[found.end() :], None
                 if piece:
                     return piece
-            elif not piece:  # what a shell said that never came to our command
+            elif not piece:  # the shell did not reach the command
                 self._beginning = None
                 return self._noise
             elif len(self._noise) > _MAX_NOISE:
@@ -138,7 +135,7 @@ class Process:
         channel = self.channel
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            self._wake.reset()  # before looking: what comes after the look sets it again
+            self._wake.reset()  # before the checks: later data sets it again
             ended = channel.eof_received or channel.closed
             while channel.recv_stderr_ready():
                 self.stderr.feed(self._take(channel.recv_stderr))
@@ -152,12 +149,12 @@ class Process:
     def _take(self, receive: Callable[[int], bytes]) -> bytes:
         try:
             return receive(_PIECE)
-        except LOST:  # taking bytes sends a message, that there is room for more
+        except LOST:  # reading sends a window update
             raise HostLost(f"{self._host}: the connection was lost") from None
 
     def write(self, content: bytes, deadline: float, take: Callable[[bytes], object]) -> None:
-        """Writes all of stdin and closes it, and takes output meanwhile: a command may wait for that."""
-        self.channel.settimeout(0.02)  # no event says that there is room
+        """Writes all of stdin and closes it. Reads output meanwhile, for which the command may wait."""
+        self.channel.settimeout(0.02)  # there is no event for free space
         view = memoryview(content)
         while view and not self.channel.closed:
             try:
@@ -166,7 +163,7 @@ class Process:
                 if time.monotonic() > deadline:
                     raise
             except LOST:
-                break  # it has closed its stdin, or is gone; its exit status will say
+                break  # it closed its stdin or ended; see its exit status
             if self.channel.recv_ready() or self.channel.recv_stderr_ready():
                 try:
                     take(self.read(0.0))
@@ -184,7 +181,7 @@ class Process:
         """Raises HostLost if the end of the stream was that of the connection."""
         if self.channel.exit_status >= 0:
             return
-        # The transport wakes readers before it says that it has ended. Without that, a signal ended the command.
+        # The transport wakes readers before it reports its end. Otherwise a signal ended the command.
         if self.channel.eof_received:
             self.channel.transport.join(0.1)
         if not self.channel.eof_received or not self.channel.transport.is_active():

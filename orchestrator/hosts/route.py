@@ -1,4 +1,4 @@
-"""Where a host is and how one gets there: the inventory first, then ~/.ssh/config, which OpenSSH reads for us."""
+"""The route to a host: from the inventory first, then from ~/.ssh/config as OpenSSH reads it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _READ_LIMIT_S = 20.0  # Match exec and CanonicalizeHostname may take their time
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user chose for all hosts."""
+    """Options for all hosts."""
 
     config_file: Path
     known_hosts: Sequence[Path] | None = None
-    """Instead of those that the configuration names."""
+    """Instead of the files of the configuration."""
     accept_new: bool = False
     connect_timeout_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One host, resolved. As text it is how messages name it."""
+    """A resolved host. Its text form is used in messages."""
 
     name: str
     alias: str
@@ -42,7 +42,7 @@ class Route:
     user: str
     port: int = 22
     identity_files: Sequence[Path] = ()
-    """To try, in this order; those that do not exist are passed over."""
+    """In order of preference; missing files are skipped."""
     identities_only: bool = False
     agent: str = "SSH_AUTH_SOCK"
     """As IdentityAgent: a socket, a name of an environment variable, or none."""
@@ -54,14 +54,14 @@ class Route:
     timeout_s: float = CONNECT_LIMIT_S
     jump: Callable[[], Route] | None = None
     depth: int = 0
-    """How many jumps away from what was asked for."""
+    """Number of jumps from the requested host."""
     proxy_command: str | None = None
     proxy_passes_socket: bool = False
-    """ProxyUseFdpass: the command hands over a connected socket and ends, in place of carrying the bytes."""
+    """ProxyUseFdpass: the command passes a connected socket and ends."""
 
     @property
     def by_hand(self) -> str:
-        """What a person gives to ssh or ssh-copy-id to get there."""
+        """Arguments of ssh or ssh-copy-id for this host."""
         port = f"-p {self.port} " if self.port != 22 else ""
         return f"{port}{self.user}@{self.alias}"
 
@@ -70,8 +70,8 @@ class Route:
         return f"{self.name} ({self.user}@{host}:{self.port})"
 
 
-def plugged(spec: HostSpec, options: Options) -> Route:
-    """The route of a host whose sockets come from elsewhere: no configuration has a say."""
+def direct_route(spec: HostSpec, options: Options) -> Route:
+    """The route of a host whose sockets the caller provides. Ignores the configuration."""
     return Route(
         name=spec.name,
         alias=spec.address,
@@ -88,10 +88,10 @@ def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, de
     """Resolves a host.
 
     Args:
-        spec: what the inventory says, which goes before the configuration.
-        options: what the user chose.
-        jumps: a list as of ProxyJump, which goes before the configuration's.
-        depth: how many jumps were taken to get here.
+        spec: from the inventory; takes precedence over the configuration.
+        options: for all hosts.
+        jumps: as ProxyJump, instead of the configuration's.
+        depth: number of jumps so far.
 
     Raises:
         HostRefused: the configuration cannot be read.
@@ -135,7 +135,7 @@ def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, de
         agent=_expand(_one(config, "identityagent", "SSH_AUTH_SOCK"), tokens),
         known_hosts=known,
         key_name=key_name.lower(),
-        # `no` would also take a changed key; here it takes new ones alone, and says so.
+        # In OpenSSH `no` also accepts a changed key; here only new ones.
         accept_new=options.accept_new
         or _one(config, "stricthostkeychecking", "ask") in ("accept-new", "no", "off", "false"),
         hash_names=_one(config, "hashknownhosts", "no") == "yes",
@@ -151,14 +151,10 @@ def _jump(spec: HostSpec, options: Options, hops: Sequence[str], depth: int) -> 
     """The last jump host of a list, which is reached through those before it."""
     hop = re.fullmatch(r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d+))?/?", hops[-1])
     if hop is None or hop["host"].startswith("-"):
-        raise HostRefused(f"{spec.name}: ProxyJump {hops[-1]!r} is none; expected [user@]host[:port]")
+        raise HostRefused(f"{spec.name}: ProxyJump {hops[-1]!r} is not valid; expected [user@]host[:port]")
     host = hop["host"].strip("[]")
-    jump = HostSpec(
-        name=f"{spec.name} via {host}",
-        address=host,
-        user=hop["user"],
-        port=int(hop["port"]) if hop["port"] else None,
-    )
+    port = int(hop["port"]) if hop["port"] else None
+    jump = HostSpec(name=f"{spec.name} via {host}", address=host, user=hop["user"], port=port)
     return find_route(jump, options, jumps=",".join(hops[:-1]) or None, depth=depth + 1)
 
 
@@ -167,11 +163,7 @@ def _default_known_hosts() -> Path:
 
 
 def _config(spec: HostSpec, options: Options) -> Mapping[str, list[str]]:
-    """The values of every key, as `ssh -G` says them.
-
-    OpenSSH's own reader knows Include, Match, patterns and all that comes to it; paramiko's knows some. Without an ssh
-    program there is nothing to read for most people, and the inventory alone counts.
-    """
+    """The values of every key from `ssh -G`: paramiko's reader lacks Include and some of Match."""
     ours = {"hostname": [spec.address], "user": [spec.user or getpass.getuser()], "port": [str(spec.port or 22)]}
     ssh = shutil.which("ssh")
     if ssh is None:
@@ -181,7 +173,7 @@ def _config(spec: HostSpec, options: Options) -> Mapping[str, list[str]]:
             )
         defaults = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
         return {**ours, "identityfile": defaults, "globalknownhostsfile": ["/etc/ssh/ssh_known_hosts"]}
-    # ssh looks for the user's files in the password database; HOME is what the rest of this program goes by.
+    # ssh takes the home from the password database; the rest of this program uses HOME.
     text = (
         f'Include "{glob.escape(str(options.config_file))}"\nMatch all\nInclude {_SYSTEM_CONFIG}\nMatch all\n'
         f'UserKnownHostsFile "{_default_known_hosts()}"\n'

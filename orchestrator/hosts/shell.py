@@ -1,4 +1,4 @@
-"""A script as one line of text that every login shell takes the same way."""
+"""Encodes a script as one line that every login shell reads in the same way."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 import shlex
 
 _PLAIN = re.compile(r"[^'\\!\n\r]*")
-"""What sh, bash, zsh, csh and fish all leave alone between single quotes: fish reads \\ there, csh ! and line ends."""
+"""Characters without a meaning between single quotes in sh, bash, zsh, csh and fish."""
 
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ./:=_,@+-")
 _CODED = [chr(byte) if byte in _SAFE else f"\\0{byte:03o}" for byte in range(256)]
-"""Every byte as `printf %b` takes it, in what no shell minds between double quotes."""
+"""Every byte for `printf %b`, in characters that are safe between double quotes in every shell."""
 
 
 def script_line(script: str, beginning: str = "") -> str:
-    """The line for an SSH server, which gives it to the login's own shell. That passes it on to `sh` and is gone.
+    """The command line for an SSH server, which passes it to the login shell; that executes `sh`.
 
     Args:
         script: for `sh`; words in it are quoted with shlex.
-        beginning: printed on a line of its own, with the process number, before anything that the script itself says.
-            What stands before it on stdout is from files like ~/.bashrc.
+        beginning: printed on a line of its own, with the process number, before the output of the script.
+            Output before it comes from files like ~/.bashrc.
     """
     if "\0" in script:
         raise ValueError("a word of a command cannot hold a zero byte")
@@ -31,7 +31,7 @@ def script_line(script: str, beginning: str = "") -> str:
 
 
 def path_word(path: str) -> str:
-    """A path as a word of a script: `~/` is the login's home, and a leading dash is no option."""
+    """Quotes a path for a script: `~/` is the home of the login, and a leading dash is not an option."""
     if path.startswith("~/"):
         return '"$HOME"/' + shlex.quote(path[2:])
     return shlex.quote(f"./{path}" if path.startswith("-") else path)

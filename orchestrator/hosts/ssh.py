@@ -1,7 +1,7 @@
 """SshHost: a machine over SSH.
 
-Over paramiko itself and not fabric's Connection: that adds keys of unknown hosts without a word, reads ~/.ssh/config
-without Include, sets no time limits and runs commands as text, so all of it would have to be switched off or wrapped.
+It uses paramiko directly. fabric's Connection accepts keys of unknown hosts silently, ignores Include in
+~/.ssh/config, has no time limits and runs commands as text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from driple.orchestrator.hosts.connect import LOST_AFTER_S, Connection, dial
 from driple.orchestrator.hosts.known_hosts import HostKeys
 from driple.orchestrator.hosts.login import Login
 from driple.orchestrator.hosts.remote_command import LOST, Process, SshChannel
-from driple.orchestrator.hosts.route import Options, Route, find_route, plugged
+from driple.orchestrator.hosts.route import Options, Route, direct_route, find_route
 from driple.orchestrator.hosts.shell import path_word, script_line
 
 _KEPT_STDERR = 1024 * 1024
@@ -49,11 +49,11 @@ class SshHost:
         """Connects nothing yet.
 
         Args:
-            spec: what the inventory says of it, which goes before ~/.ssh/config.
+            spec: from the inventory; takes precedence over ~/.ssh/config.
             config_file: instead of ~/.ssh/config.
-            known_hosts: instead of the files that the configuration names, which are OpenSSH's if it names none.
-            accept_new: add the key of a host that no file knows to the first of them. A changed key is never accepted.
-            connect: gives a connected socket at every `open`; configuration and known_hosts are left out then.
+            known_hosts: instead of the files of the configuration.
+            accept_new: add the key of an unknown host to the first file. A changed key is never accepted.
+            connect: returns a connected socket at every `open`; configuration and known_hosts are then ignored.
             host_key: with `connect`, the only key that is accepted, as in a .pub file.
             connect_timeout_s: instead of the configuration's ConnectTimeout, or 10 s.
         """
@@ -81,7 +81,7 @@ class SshHost:
                 self._connection.close()
                 self._connection = None
             spec, options = self._spec, self._options
-            route = find_route(spec, options) if self._plug is None else plugged(spec, options)
+            route = find_route(spec, options) if self._plug is None else direct_route(spec, options)
             self._connection = dial(route, HostKeys(route, only=self._host_key), Login(route), self._plug)
             self._route = route
 
@@ -92,12 +92,7 @@ class SshHost:
             connection.close()
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Finished:
-        """Runs a short command to its end: that of its output, so that nothing it leaves behind may hold that open.
-
-        Raises:
-            HostError: it did not end in time; it was killed.
-            HostLost: the connection was lost.
-        """
+        """Runs a short command to the end of its output; kills it and raises HostError if that takes too long."""
         pieces: list[bytes] = []
         words = shlex.join(argv)
         process = self._execute(f"exec {words}", what=words, timeout_s=timeout_s, stdin=stdin, take=pieces.append)
@@ -108,8 +103,8 @@ class SshHost:
         return SshChannel(self._begin(f"exec {words}", KEPT_WORDS), str(self), argv[0])
 
     def put(self, content: bytes, path: str, *, mode: int = 0o644, timeout_s: float = 60.0) -> None:
-        # By `cat` and not by SFTP: one round trip in place of seven, no subsystem to be missing, and no slower. A
-        # connection that breaks looks to `cat` like the end of the file, so the size is asked before the move.
+        # `cat` instead of SFTP: one round trip instead of seven, and no subsystem needed. The size is checked before
+        # the move, because `cat` takes a broken connection for the end of the file.
         beside, target = path_word(f"{path}.{secrets.token_hex(4)}.partial"), path_word(path)
         script = (
             f"if test -d {target}; then echo it is a folder >&2; exit 1; fi; umask 077; cat > {beside} && "
@@ -163,10 +158,10 @@ class SshHost:
         return process
 
     def _kill(self, process: Process) -> bool:
-        """Ends a command that did not end by itself: without a terminal, closing its channel leaves it running."""
+        """Kills a command. Without a terminal it would survive the end of its channel."""
         if process.pid is None:
             return False
-        # Every command has a process group of its own. SSH has a message for this, which sshd ignores for root.
+        # Every command has its own process group. sshd ignores the signal message of SSH for root.
         try:
             killer = self._begin(f"kill -KILL -{process.pid}", 1000, _KILL_LIMIT_S)
             killer.read(_KILL_LIMIT_S)
@@ -191,9 +186,11 @@ class SshHost:
             if channel is not None:
                 channel.close()
             if isinstance(error, paramiko.ChannelException) and connection.transport.is_active():
-                raise HostError(f"{self}: opens no further session: {error}; MaxSessions in its sshd_config?") from None
+                raise HostError(
+                    f"{self}: opens no more sessions: {error}; see MaxSessions in its sshd_config"
+                ) from None
             if connection.transport.is_active() and time.monotonic() < started + limit:
-                raise HostRefused(f"{self}: runs no commands: {error}; has the login a shell?") from None
+                raise HostRefused(f"{self}: runs no commands: {error}; check the shell of the login") from None
             cause = str(error) or "the connection was closed"
             raise HostLost(f"{self}: no command could be started within {limit:g} s: {cause}") from None
         return process
@@ -201,7 +198,7 @@ class SshHost:
 
 @contextmanager
 def _closing_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
-    """A time limit for what paramiko waits for without one."""
+    """A time limit for calls of paramiko that have none."""
     timer = threading.Timer(seconds, channel.close)
     timer.daemon = True
     timer.start()

@@ -1,11 +1,11 @@
-"""What the kinds of hosts share about streams: lines out of pieces, and the end of a text."""
+"""Streams: lines from pieces, and the last bytes."""
 
 from __future__ import annotations
 
 from driple.contracts.errors import HostError
 
 MAX_LINE = 16 * 1024 * 1024
-"""A longer line is a fault of what runs there, and must not fill this machine's memory."""
+"""A longer line is an error of the remote program, and must not fill the memory."""
 
 
 class Lines:
@@ -19,12 +19,8 @@ class Lines:
         self._pending += piece
 
     def pop(self) -> str | None:
-        """The next whole line without its end, if there is one.
-
-        Raises:
-            HostError: the line is too long; what follows would be no line either.
-        """
-        # Searching only what is new keeps a line of megabytes, which comes in many pieces, linear.
+        """The next complete line, if there is one. Raises HostError if the line is too long."""
+        # Only new bytes are searched, so that a line of megabytes in many pieces takes linear time.
         end = self._pending.find(b"\n", self._searched)
         if (len(self._pending) if end < 0 else end) > MAX_LINE:
             raise HostError(f"a line of more than {MAX_LINE >> 20} MB")
@@ -37,7 +33,7 @@ class Lines:
         return line
 
     def rest(self) -> str | None:
-        """At the end of the stream: a last line that nothing ended, if there is one."""
+        """At the end of the stream: an unterminated last line, if there is one."""
         line = self._pending.decode("utf-8", "replace")
         self._pending.clear()
         self._searched = 0
@@ -53,7 +49,7 @@ class Tail:
 
     def feed(self, piece: bytes) -> None:
         self._kept += piece
-        if len(self._kept) > 2 * self._limit:  # now and then, and not for every piece
+        if len(self._kept) > 2 * self._limit:  # not for every piece
             del self._kept[: -self._limit]
 
     def content(self) -> bytes:

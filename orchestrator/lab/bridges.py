@@ -1,4 +1,4 @@
-"""The wires: a namespace per host, and two bridges in the keeper's own, one for data and one for management."""
+"""Links: a network namespace per host, and two bridges in the supervisor's, for data and for management."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.layout import (
     DATA_NIC,
-    KEEPER_ADDRESS,
     LINKS,
     MANAGEMENT_NIC,
     PREFIX,
+    SUPERVISOR_ADDRESS,
     data_address,
     hardware_address,
     management_address,
@@ -26,19 +26,19 @@ _NICS = {"data": DATA_NIC, "mgmt": MANAGEMENT_NIC}
 
 
 class Network:
-    """Bridges and hosts' interfaces. Made and used in the keeper's network namespace, never in the machine's."""
+    """Bridges and host interfaces. Lives in the supervisor's network namespace, never in the machine's."""
 
     def __init__(self) -> None:
         self._namespaces: dict[int, int] = {}
         _quieten()
         lines = ["link set lo up"]
-        # A bridge without an address of its own has that of a port, and another one when that port's host goes: the
-        # other hosts would send to the old one until they ask again, some tens of seconds.
+        # A bridge without a fixed address takes that of a port, and another one when that host goes down: the other
+        # hosts would send to the old address for some tens of seconds.
         lines += [
             f"link add {bridge} up address {hardware_address(0, link)} type bridge mcast_snooping 0"
             for link, bridge in _BRIDGES.items()
         ]
-        lines += [f"address add {KEEPER_ADDRESS}/{PREFIX} dev {_BRIDGES['mgmt']}"]
+        lines += [f"address add {SUPERVISOR_ADDRESS}/{PREFIX} dev {_BRIDGES['mgmt']}"]
         tools.run(Batch("ip", lines))
 
     @property
@@ -63,35 +63,28 @@ class Network:
                 where = f"netns /proc/{os.getpid()}/fd/{namespace}"
                 port = f"{port_name(number, link)} up master {_BRIDGES[link]}"
                 lines.append(f"link add {port} type veth peer {peer} {where}")
-            inside[number] = Batch(
-                "ip",
-                [
-                    "link set lo up",
-                    f"address add {data_address(number)}/{PREFIX} dev {DATA_NIC}",
-                    f"address add {management_address(number)}/{PREFIX} dev {MANAGEMENT_NIC}",
-                    f"link set {DATA_NIC} up",
-                    f"link set {MANAGEMENT_NIC} up",
-                ],
-            )
+            addresses = ((data_address(number), DATA_NIC), (management_address(number), MANAGEMENT_NIC))
+            commands = [f"address add {address}/{PREFIX} dev {nic}" for address, nic in addresses]
+            inside[number] = Batch("ip", commands + [f"link set {nic} up" for nic in ("lo", DATA_NIC, MANAGEMENT_NIC)])
         tools.run(Batch("ip", lines))
         self.run_inside(inside)
 
     def unplug(self, number: int) -> None:
-        """Takes a host off both bridges and forgets its namespace; safe to call twice."""
+        """Removes a host from both bridges, and its namespace; safe to call twice."""
         namespace = self._namespaces.pop(number, None)
         if namespace is None:
             return
-        # By name and at once: the kernel takes interfaces down some time after the last user of a namespace is gone.
-        with suppress(tools.ToolFailed):
+        # Explicitly: the kernel removes interfaces only some time after the last user of a namespace has gone.
+        with suppress(tools.ToolError):
             tools.run(Batch("ip", [f"link del {port_name(number, link)}" for link in LINKS]))
         os.close(namespace)
 
     def set_link(self, number: int, link: str, up: bool) -> None:
-        """Pulls the cable, or puts it back: at the bridge's end, so that the host only loses the carrier."""
+        """Cuts or restores a link at the bridge, so that the host only loses the carrier."""
         tools.run(Batch("ip", [f"link set {port_name(number, link)} {'up' if up else 'down'}"]))
 
     def run_inside(self, batches: Mapping[int, Batch]) -> None:
-        """Runs a batch inside each host's network namespace, side by side."""
+        """Runs a batch inside each host's network namespace, in parallel."""
         started = []
         for number, batch in batches.items():
             with linux_calls.inside_network(self._namespaces[number]):
@@ -100,14 +93,14 @@ class Network:
         for process in started:
             try:
                 tools.finish(process)
-            except tools.ToolFailed as failure:
+            except tools.ToolError as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
 
 
 def _quieten() -> None:
-    """No IPv6 on links to come: its solicitations would be counted as the tasks' traffic. `lo` keeps its own."""
+    """Disables IPv6 on new links: its solicitations would count as traffic of the tasks."""
     _write("ipv6/conf/default/disable_ipv6", "1")
 
 

@@ -1,4 +1,4 @@
-"""How a client asks the keeper: one connection, one JSON line each way, and perhaps an open socket with the answer."""
+"""Requests to the supervisor: a connection each, one JSON line each way; an answer can carry an open socket."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LONGEST = 1 << 20
 
 
 def path_of(folder_fd: int, name: str) -> str:
-    """A short path to a socket in that folder: the real one may be longer than the 108 bytes that a socket allows."""
+    """A short path to a socket in that folder: the real one may exceed the 108 bytes of a socket address."""
     return f"/proc/self/fd/{folder_fd}/{name}"
 
 
 def call(path: Path, timeout_s: float) -> socket.socket:
-    """A connection to the keeper that answers at `path`; OSError if none does."""
+    """Connects to the supervisor at `path`; OSError if there is none."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -46,7 +46,7 @@ def receive(line: socket.socket) -> tuple[Any, list[int]]:
     while not data.endswith(b"\n"):
         part, fds, _, _ = socket.recv_fds(line, 65536, 4)
         for descriptor in fds:
-            os.set_inheritable(descriptor, False)  # recv_fds leaves that out, and ignores the flag that would do it
+            os.set_inheritable(descriptor, False)  # recv_fds ignores the flag for it
         descriptors += fds
         if not part or len(data) > LONGEST:
             for descriptor in descriptors:

@@ -1,4 +1,4 @@
-"""A host's processes: from a fork of the keeper, through the namespaces, to sshd as the host's PID 1."""
+"""Boots a host: forks from the supervisor, enters its namespaces, and executes sshd as its PID 1."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ BOOT_LIMIT_S = 20.0
 _LISTENS = f":{PORT:04X} 00000000:0000 0A"
 
 
-class BootFailed(Exception):
-    """A host did not come up."""
+class BootError(Exception):
+    """A host did not boot."""
 
 
 @dataclass(frozen=True)
 class Booting:
-    """A host on its way up."""
+    """A host that is booting."""
 
     name: str
     report: int
-    """The pipe's end on which it says its PID, and what went wrong if anything did; closed once sshd has started."""
+    """Pipe on which it reports its PID and any error; closed once sshd has started."""
     shell: int
-    """PID of the process that makes the namespaces."""
+    """PID of the process that creates the namespaces."""
 
 
 def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
-    """Begins to bring a host up."""
+    """Starts to boot a host."""
     reader, writer = os.pipe()
     shell = os.fork()
     if shell == 0:
@@ -46,7 +46,7 @@ def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
 
 
 def finish(booting: Booting, files: LabFiles) -> int:
-    """Waits until the host's sshd listens; returns the PID of its first process, as the keeper sees it."""
+    """Waits until the host's sshd listens; returns the PID of its first process in the supervisor's namespace."""
     deadline = time.monotonic() + BOOT_LIMIT_S
     said = _read_all(booting.report, deadline)
     if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ def finish(booting: Booting, files: LabFiles) -> int:
         words["error"] = "sshd does not listen: " + (tools.one_line(log.read_bytes()) if log.exists() else "")
     if pid:
         end(pid)
-    raise BootFailed(f"{booting.name}: {words.get('error', 'its first process ended without a word')}")
+    raise BootError(f"{booting.name}: {words.get('error', 'its first process ended without a message')}")
 
 
 def _read_all(descriptor: int, deadline: float) -> str:
@@ -78,7 +78,7 @@ def _read_all(descriptor: int, deadline: float) -> str:
 
 
 def _listeners(pid: int) -> str:
-    """The table of TCP sockets where that process lives. Reading it costs sshd nothing, unlike a trial connection."""
+    """TCP sockets in the network namespace of a process. A trial connection would cost sshd more."""
     try:
         return Path(f"/proc/{pid}/net/tcp").read_text()
     except OSError:
@@ -86,7 +86,7 @@ def _listeners(pid: int) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Whether a host's first process, a child of the keeper, still runs."""
+    """Whether a host's first process, a child of the supervisor, still runs."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:
@@ -94,7 +94,7 @@ def alive(pid: int) -> bool:
 
 
 def end(pid: int, limit_s: float = 5.0) -> None:
-    """Kills a host's first process, and waits until the kernel has taken all others of the host with it."""
+    """Kills a host's first process, and waits until the kernel has ended all others."""
     deadline = time.monotonic() + limit_s
     if alive(pid):
         os.kill(pid, signal.SIGKILL)
@@ -105,7 +105,7 @@ def end(pid: int, limit_s: float = 5.0) -> None:
 def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> NoReturn:
     try:
         _become_host(plan, files, name, network, writer)
-    except BaseException as error:  # the fork must never return into the keeper's code
+    except BaseException as error:  # the fork must never return into the supervisor's code
         words = " ".join(f"{error or type(error).__name__}".split())
         os.write(writer, f"error {words}\n".encode())
     finally:
@@ -113,7 +113,7 @@ def _guarded(plan: LabPlan, files: LabFiles, name: str, network: int, writer: in
 
 
 def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer: int) -> None:
-    # What the keeper ignores, or was started to ignore, every process of the host would ignore too.
+    # Otherwise every process of the host would inherit the signals that the supervisor ignores.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
@@ -124,7 +124,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
     if offset_s is not None:
         _shift_clock(offset_s)
     socket.sethostname(name)
-    mounts.dress_host(plan, files)
+    mounts.mount_host_files(plan, files)
     first = os.fork()
     if first:
         os.write(writer, f"pid {first}\n".encode())
@@ -133,7 +133,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
     for stream in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     if plan.uid != 0:
-        linux_calls.be_user(plan.uid, plan.gid)
+        linux_calls.switch_user(plan.uid, plan.gid)
     log = str(files.host(name, "sshd.log"))
     program = tools.tool("sshd")
     words = [program, "-D", "-f", str(files.host(name, "sshd_config")), "-E", log]
@@ -141,7 +141,7 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
 
 
 def _shift_clock(offset_s: float) -> None:
-    """Lets the clocks of the processes to come run ahead (or behind)."""
+    """Shifts the clocks of later child processes."""
     try:
         linux_calls.unshare(linux_calls.NEW_TIME)
         whole = math.floor(offset_s)
@@ -149,4 +149,4 @@ def _shift_clock(offset_s: float) -> None:
         text = "".join(f"{clock} {whole} {rest_ns}\n" for clock in ("monotonic", "boottime"))
         Path("/proc/self/timens_offsets").write_text(text)
     except OSError as error:
-        raise BootFailed(f"a clock that is {offset_s:g} s off: this kernel refuses ({error.strerror})") from None
+        raise BootError(f"this kernel cannot shift a clock by {offset_s:g} s ({error.strerror})") from None

@@ -1,4 +1,4 @@
-"""Lab: hosts in network namespaces on this machine, for a process that stays outside of them."""
+"""Lab: hosts in network namespaces of this machine, seen from outside."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from driple.contracts.errors import BadInput, HostLost, RunFailed, UnknownName
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab import control_messages
 from driple.orchestrator.lab import lab_folder as folders
-from driple.orchestrator.lab.lab_start import LabImpossible, caller, launch
+from driple.orchestrator.lab.lab_start import LabUnavailableError, caller, launch
 from driple.orchestrator.lab.layout import DATA_NIC, LINKS, LabFiles, LabPlan
 
-__all__ = ["DEFAULT_NAME", "Lab", "LabImpossible", "living_labs"]
+__all__ = ["DEFAULT_NAME", "Lab", "LabUnavailableError", "living_labs"]
 
 DEFAULT_NAME = "lab"
 """Of a detached lab."""
@@ -31,14 +30,14 @@ _END_LIMIT_S = 10.0
 
 
 def living_labs() -> list[str]:
-    """Names of this user's labs that are up. What dead ones have left is cleared away."""
+    """Names of this user's labs that are up. Removes folders of labs that have ended."""
     return [folders.name_of(folder) for folder in folders.living()]
 
 
 class Lab:
-    """A lab that runs. All methods may be called from any thread, and have time limits.
+    """A running lab. Methods are thread-safe and have time limits.
 
-    A lab that is not detached ends with the process that started it, however that ends.
+    Unless detached, it ends with the process that started it, however that ends.
     """
 
     data_nic = DATA_NIC
@@ -65,18 +64,18 @@ class Lab:
         detached: bool = False,
         name: str | None = None,
     ) -> Lab:
-        """Brings a lab up.
+        """Creates a lab.
 
         Args:
             hosts: how many; they are named lab1, lab2, ...
             rate_mbit: of each data link, both ways; None for no limit.
             disk_mb: size of each host's home, which is in memory.
             clock_offsets_s: by how much a host's monotonic clock is ahead of the machine's.
-            detached: lives on until somebody calls `close`.
-            name: of its folder; a detached one is found by it.
+            detached: runs until `close` is called.
+            name: of its folder; `attach` finds a detached lab by it.
 
         Raises:
-            LabImpossible: not on this machine; the message says why.
+            LabUnavailableError: this machine cannot have a lab; with the reason.
         """
         plan = LabPlan(
             hosts=hosts,
@@ -92,7 +91,7 @@ class Lab:
 
     @classmethod
     def attach(cls, folder_or_name: Path | str | None = None) -> Lab:
-        """The lab of that name or folder that runs; the only one there is, if nothing is said."""
+        """The running lab of that name or folder; without one, the only lab that runs."""
         labs = {folders.name_of(folder): folder for folder in folders.living()}
         if isinstance(folder_or_name, Path):
             folder_or_name = folders.name_of(folder_or_name)
@@ -100,15 +99,13 @@ class Lab:
             folder_or_name = DEFAULT_NAME if DEFAULT_NAME in labs or len(labs) != 1 else next(iter(labs))
         if folder_or_name not in labs:
             up = f"up now: {', '.join(labs)}" if labs else "none is up"
-            raise BadInput(f"no lab {folder_or_name!r} is up ({up}); `driple-lab up` makes one")
+            raise BadInput(f"no lab {folder_or_name!r} is up ({up}); `driple-lab up` creates one")
         return cls(labs[folder_or_name])
 
     def __enter__(self) -> Lab:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -130,24 +127,17 @@ class Lab:
         return str(self._host(name)["data_address"])
 
     def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
-        """A TCP connection to the host's sshd, over the management link.
-
-        Raises:
-            HostLost: the host does not answer.
-        """
+        """A TCP connection to the host's sshd over the management link. Raises HostLost if it does not answer."""
         self._host(name)
         _, descriptors = self._ask({"do": "connect", "host": name, "timeout_s": timeout_s}, timeout_s + 5)
         return socket.socket(fileno=descriptors[0])
 
     def shape(self, condition: NetworkCondition, link_mbit: float | None) -> dict[str, str]:
-        """Replaces what is done to every host's data link.
+        """Sets the condition of all data links; returns the mechanisms, such as `{"rate": "tbf", "loss": "nft"}`.
 
         Args:
-            condition: rate, delay and loss; a condition of defaults gives the link its own rate back.
-            link_mbit: the link's own rate; None for no limit.
-
-        Returns:
-            How each part is done, such as `{"rate": "tbf", "loss": "nft"}`.
+            condition: rate, delay and loss.
+            link_mbit: the rate if the condition has none; None for no limit.
 
         Raises:
             RunFailed: the kernel cannot; nothing was changed.
@@ -158,40 +148,35 @@ class Lab:
         return dict(how)
 
     def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:
-        """Pulls a host's cable, or puts it back."""
+        """Cuts or restores a link of a host."""
         self._host(name)
         if which not in LINKS:
             raise UnknownName("link", which, LINKS)
         self._ask({"do": "set_link", "host": name, "link": which, "up": up})
 
     def kill_host(self, name: str, *, silent: bool = True) -> None:
-        """Ends a host and all its processes at once.
-
-        Args:
-            name: which.
-            silent: like a power cut, the others hear nothing of it; else its connections are closed as it goes.
-        """
+        """Ends a host and all its processes. If `silent`, as a power cut does: its connections are not closed."""
         self._host(name)
         self._ask({"do": "kill_host", "host": name, "silent": silent})
 
     def revive_host(self, name: str) -> None:
-        """Brings a host that is down up again: same addresses and keys, an empty home."""
+        """Boots a host that is down, with the same addresses and keys and an empty home."""
         self._host(name)
         self._ask({"do": "revive_host", "host": name})
 
     def describe(self) -> dict[str, Any]:
-        """Plan, hosts and links, as they are now."""
+        """The present plan, hosts and links."""
         answer, _ = self._ask({"do": "describe"})
         return dict(answer)
 
     @property
-    def keeper_pid(self) -> int:
-        """The process with which the lab lives and dies."""
+    def supervisor_pid(self) -> int:
+        """The first process of the lab; the lab ends with it."""
         with self._call(5.0) as line:
             return control_messages.other_side(line)
 
     def close(self) -> None:
-        """Takes the lab down. Safe to call twice; returns when nothing is left of it."""
+        """Removes the lab completely. Safe to call twice."""
         with self._closing:
             self._end()
             if self._process is not None:
@@ -202,17 +187,17 @@ class Lab:
         try:
             line = control_messages.call(self._files.socket, _END_LIMIT_S)
         except OSError:
-            return  # its keeper is gone
+            return  # its supervisor is gone
         with line:
-            keeper = control_messages.other_side(line)
+            supervisor = control_messages.other_side(line)
             try:
                 control_messages.send(line, {"do": "down"})
                 control_messages.receive(line)
             except TimeoutError:
                 with suppress(ProcessLookupError):
-                    os.kill(keeper, signal.SIGKILL)
+                    os.kill(supervisor, signal.SIGKILL)
             except OSError:
-                pass  # it ended before it had heard us
+                pass  # it ended before it read the request
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes]) -> None:
@@ -222,7 +207,7 @@ class Lab:
         try:
             process.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
-            process.kill()  # unshare takes the keeper with it, and the keeper everything else
+            process.kill()  # the kernel ends the supervisor with unshare, and all hosts with the supervisor
             process.wait()
 
     def _host(self, name: str) -> Mapping[str, Any]:
@@ -234,10 +219,12 @@ class Lab:
         try:
             return control_messages.call(self._files.socket, timeout_s)
         except OSError as error:
-            raise RunFailed(f"the lab {self.name!r} is gone: its keeper does not answer ({error.strerror})") from None
+            raise RunFailed(
+                f"the lab {self.name!r} is gone: its supervisor does not answer ({error.strerror})"
+            ) from None
 
     def _ask(self, question: Mapping[str, object], timeout_s: float = _ACTION_LIMIT_S) -> tuple[Any, list[int]]:
-        """One connection for each question, so that threads never wait for one another's answers."""
+        """One connection per request, so that threads do not wait for one another."""
         with self._call(timeout_s) as line:
             try:
                 control_messages.send(line, question)
@@ -247,7 +234,7 @@ class Lab:
             except OSError as error:
                 raise RunFailed(f"the lab {self.name!r} is gone: {error.strerror}") from None
         if answer is None:
-            raise RunFailed(f"the lab {self.name!r} ended while it was asked to {question['do']}")
+            raise RunFailed(f"the lab {self.name!r} ended during the request to {question['do']}")
         if "lost" in answer:
             raise HostLost(f"lab host {answer['lost']}; `driple-lab status` shows which hosts are up")
         if "failed" in answer:

@@ -1,7 +1,7 @@
-"""Where labs keep their folders, which of them live, and how those of dead ones are cleared away.
+"""Folders of labs: where they are, which labs run, and the removal of folders of labs that have ended.
 
-A lab's folder is locked (flock) by its starter and then by its keeper. The kernel gives the lock back however they
-end, so a folder that can be locked belongs to nobody.
+The process that starts a lab and then its supervisor hold a lock (flock) on its folder. The kernel releases it however
+they end, so the lab of a folder that can be locked has ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from driple.orchestrator.lab.layout import NAME
 
 
 def places() -> list[Path]:
-    """Folders in which labs of this user may be; new ones go into the first."""
+    """Folders that may contain labs of this user; new ones go into the first."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     own = [Path(runtime)] if runtime and _is_own(Path(runtime)) else []
     return [*own, Path(tempfile.gettempdir()).resolve()]
@@ -36,17 +36,17 @@ def path_of(name: str) -> Path:
 
 def name_of(folder: Path) -> str:
     """The lab's name."""
-    return folder.name.split("-", 3)[3]  # not by our own prefix: the keeper of a plain user has another user's number
+    return folder.name.split("-", 3)[3]  # our prefix has the user's number, which differs inside a user namespace
 
 
 def living() -> list[Path]:
-    """Folders of the labs that run. Those of dead ones are cleared away on the passage."""
+    """Folders of the labs that run. Removes those of labs that have ended."""
     found = [folder for place in places() for folder in sorted(place.glob(f"{_prefix()}*")) if _is_own(folder)]
     return [folder for folder in dict.fromkeys(found) if not clear(folder)]
 
 
 def clear(folder: Path, patience_s: float = 0.0) -> bool:
-    """Removes the folder of a lab that is dead. False if it lives, and still does after `patience_s`."""
+    """Removes the folder of a lab that has ended. False if it still runs after `patience_s`."""
     deadline = time.monotonic() + patience_s
     while not (cleared := _clear(folder)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -69,16 +69,12 @@ def _clear(folder: Path) -> bool:
 
 @contextmanager
 def made(folder: Path) -> Iterator[int]:
-    """Makes a lab's folder; yields the descriptor that holds its lock, for the keeper to inherit.
-
-    Raises:
-        BadInput: a lab of that name runs.
-    """
+    """Creates a lab's folder; yields the descriptor of its lock. Raises BadInput if a lab of that name runs."""
     while True:
         if not _is_own(folder, missing=True):
-            raise BadInput(f"{folder} belongs to somebody else; choose another name for the lab")
-        if not clear(folder, patience_s=0.5):  # somebody else may just be clearing it away
-            raise BadInput(f"the lab {name_of(folder)!r} is up already; `driple-lab down` takes it down")
+            raise BadInput(f"{folder} belongs to another user; choose another name for the lab")
+        if not clear(folder, patience_s=0.5):  # another process may be removing it
+            raise BadInput(f"the lab {name_of(folder)!r} is up already; `driple-lab down` removes it")
         try:
             folder.mkdir(mode=0o700)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -93,7 +89,7 @@ def made(folder: Path) -> Iterator[int]:
 
 
 def _take(lock: int, folder: Path) -> bool:
-    """Takes the lock. False if it is held, or if the folder is no longer the one that was opened."""
+    """Takes the lock. False if it is held, or if the folder was replaced."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.fstat(lock).st_ino == folder.stat().st_ino
@@ -106,7 +102,7 @@ def _prefix() -> str:
 
 
 def _is_own(folder: Path, missing: bool = False) -> bool:
-    """Whether it is a real folder that only we can enter, since others may write to /tmp too; `missing` if none."""
+    """Whether it is a real folder that only this user can enter; `missing` if there is none."""
     try:
         found = folder.lstat()
     except FileNotFoundError:

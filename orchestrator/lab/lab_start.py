@@ -1,4 +1,4 @@
-"""Starts a keeper in namespaces of its own, and says in words why where it cannot."""
+"""Starts the supervisor in its own namespaces, and reports why it cannot."""
 
 from __future__ import annotations
 
@@ -22,37 +22,29 @@ START_LIMIT_S = 30.0
 _SECONDS_PER_HOST = 1.0
 
 
-class LabImpossible(RunFailed):
+class LabUnavailableError(RunFailed):
     """This machine cannot have a lab: a program is missing, or namespaces are forbidden."""
 
 
 def caller() -> dict[str, object]:
-    """Who logs in to the hosts: whoever makes the lab."""
+    """The login on the hosts: the user who creates the lab."""
     try:
         account = pwd.getpwuid(os.getuid())
     except KeyError:
-        raise LabImpossible(f"no lab: user {os.getuid()} has no account, and sshd logs in none without one") from None
+        raise LabUnavailableError(
+            f"no lab: user {os.getuid()} has no account, and sshd logs in none without one"
+        ) from None
     # A service account has a shell that shows everybody the door.
     shell = account.pw_shell if not account.pw_shell.endswith(("nologin", "false")) else "/bin/sh"
-    path = os.environ.get("PATH", os.defpath)
-    return {
-        "user": account.pw_name,
-        "uid": account.pw_uid,
-        "gid": os.getgid(),
-        "shell": shell or "/bin/sh",
-        "path": path,
-    }
+    login = {"user": account.pw_name, "uid": account.pw_uid, "gid": os.getgid(), "shell": shell or "/bin/sh"}
+    return {**login, "path": os.environ.get("PATH", os.defpath)}
 
 
 def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
-    """Starts a lab and returns when its hosts are up.
-
-    Raises:
-        LabImpossible: with the cause in words; nothing is left.
-    """
+    """Starts a lab and returns when its hosts are up. After a LabUnavailableError nothing is left of it."""
     absent = tools.missing()
     if absent is not None:
-        raise LabImpossible(f"no lab: {absent}")
+        raise LabUnavailableError(f"no lab: {absent}")
     with folders.made(folder) as lock:
         files = LabFiles(folder)
         files.plan.write_text(json.dumps(asdict(plan)))
@@ -61,11 +53,11 @@ def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
         trouble = _wait(process, START_LIMIT_S + _SECONDS_PER_HOST * plan.hosts)
         if trouble is None:
             return process
-        raise LabImpossible(f"no lab: {trouble or _reason(files)}")
+        raise LabUnavailableError(f"no lab: {trouble or _reason(files)}")
     except BaseException:
         _close(process)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(5)  # it ends by itself, since the lifeline is gone
+            process.wait(5)  # it ends by itself, because the lifeline is closed
         process.kill()
         process.wait()
         folders.clear(folder, patience_s=5)
@@ -73,23 +65,15 @@ def launch(plan: LabPlan, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def _start(plan: LabPlan, files: LabFiles, lock: int) -> subprocess.Popen[bytes]:
-    argv = [
-        tools.tool("unshare"),
-        *(["-Ur"] if plan.uid else []),
-        "-n",
-        "-m",
-        "-p",
-        "-f",
-        "--mount-proc",
-        "--kill-child",
-    ]
+    namespaces = ["-Ur"] if plan.uid else []
+    argv = [tools.tool("unshare"), *namespaces, "-n", "-m", "-p", "-f", "--mount-proc", "--kill-child"]
     argv += [sys.executable, "-m", "driple.orchestrator.lab.supervisor", str(files.folder), str(lock)]
     inherited = [lock]
-    with suppress(OSError):  # a kernel before 5.3: then the pipe is the only lifeline
+    with suppress(OSError):  # before Linux 5.3 the pipe is the only lifeline
         if not plan.detached:
             inherited.append(os.pidfd_open(os.getpid()))
-    # Two lifelines: the pipe ends when the Lab is dropped, the descriptor of the process when the owner dies though a
-    # child of his has inherited the pipe.
+    # The pipe closes when the Lab is deleted. The process descriptor also reports the death of the owner if one of
+    # its children has inherited the pipe.
     lifelines = [] if plan.detached else ["0", *map(str, inherited[1:])]
     try:
         with files.log.open("wb") as log:
@@ -100,7 +84,7 @@ def _start(plan: LabPlan, files: LabFiles, lock: int) -> subprocess.Popen[bytes]
                 stderr=log,
                 cwd="/",
                 pass_fds=inherited,
-                start_new_session=True,  # Ctrl-C is for the owner, who ends the lab in order
+                start_new_session=True,  # Ctrl-C goes to the owner, which removes the lab
             )
     finally:
         for descriptor in inherited[1:]:
@@ -108,7 +92,7 @@ def _start(plan: LabPlan, files: LabFiles, lock: int) -> subprocess.Popen[bytes]
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str | None:
-    """None once the lab is up; else what the keeper said, which may be nothing."""
+    """None once the lab is up; else the message of the supervisor, which may be empty."""
     assert process.stdout is not None
     deadline = time.monotonic() + limit_s
     said = b""
@@ -132,10 +116,8 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(files: LabFiles) -> str:
-    """Why the keeper did not even start."""
-    with suppress(OSError):
-        said = tools.one_line(files.log.read_bytes())
-        if "unshare" in said:
-            return f"namespaces are forbidden here ({said}); root may make them, or see docs/LAB.md"
-        return said or "the keeper ended without a word"
-    return "the keeper ended without a word"
+    """Why the supervisor did not start."""
+    said = tools.one_line(files.log.read_bytes()) if files.log.exists() else ""
+    if "unshare" in said:
+        return f"namespaces are forbidden here ({said}); run as root, or see docs/LAB.md"
+    return said or "the supervisor ended without a message"

@@ -1,4 +1,4 @@
-"""A lab as a person reads it."""
+"""A lab as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from driple.orchestrator.planning.plan_text import table
 
 
 def text(name: str, described: Mapping[str, Any]) -> str:
-    """A line on the lab and a table of its hosts."""
+    """A line about the lab and a table of its hosts."""
     plan, hosts = described["plan"], described["hosts"]
     end = "until it is taken down" if plan["detached"] else "as long as its owner"
     head = f"lab {name!r}: {len(hosts)} hosts of user {plan['user']}, {_links(described['shape'])}, up {end}"

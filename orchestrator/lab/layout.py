@@ -1,4 +1,4 @@
-"""What a lab is to be, and where everything in it is: names, addresses and files. Nothing here acts."""
+"""The plan of a lab, and its names, addresses and files. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ MAX_HOSTS = 200
 DATA_NIC = "eth0"
 MANAGEMENT_NIC = "mgmt0"
 LINKS = ("data", "mgmt")
-KEEPER_ADDRESS = "10.72.0.1"
+SUPERVISOR_ADDRESS = "10.72.0.1"
 PREFIX = 16
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
 @dataclass(frozen=True)
 class LabPlan:
-    """All that the keeper is told."""
+    """The input of the supervisor."""
 
     hosts: int
     user: str
-    """Who logs in: the caller."""
+    """The login: the user who creates the lab."""
     uid: int
     gid: int
     shell: str
@@ -36,7 +36,7 @@ class LabPlan:
     clock_offsets_s: dict[str, float] = field(default_factory=dict)
     """By how much a host's monotonic clock is ahead of the machine's."""
     detached: bool = False
-    """Lives on without the process that started it."""
+    """Outlives the process that started it."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
@@ -71,55 +71,31 @@ def management_address(number: int) -> str:
 
 
 def port_name(number: int, link: str) -> str:
-    """The bridge's end of a host's link, in the keeper's namespace."""
+    """The bridge's end of a host's link, in the supervisor's namespace."""
     return f"{link}-lab{number}"
 
 
 def hardware_address(number: int, link: str) -> str:
-    """Fixed, so that a host that was revived is the same one to its neighbours; number 0 is the keeper itself."""
+    """Fixed, so that neighbours recognise a host that was revived; number 0 is the supervisor."""
     return f"02:d1:00:{LINKS.index(link):02x}:00:{number:02x}"
 
 
-@dataclass(frozen=True)
 class LabFiles:
     """Every path inside a lab's folder."""
 
-    folder: Path
-
-    @property
-    def plan(self) -> Path:
-        """Written by the client, read by the keeper."""
-        return self.folder / "plan.json"
-
-    @property
-    def socket(self) -> Path:
-        """Where the keeper answers."""
-        return self.folder / "control"
-
-    @property
-    def log(self) -> Path:
-        """What the keeper says on stderr."""
-        return self.folder / "keeper.log"
-
-    @property
-    def key(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plan = folder / "plan.json"
+        """Written by the client, read by the supervisor."""
+        self.socket = folder / "control"
+        """The supervisor's Unix socket."""
+        self.log = folder / "supervisor.log"
+        self.key = folder / "key"
         """The private key of a login; `.pub` is beside it."""
-        return self.folder / "key"
-
-    @property
-    def home(self) -> Path:
-        """Here every host mounts a home of its own, so that all have the same path to it, as in a real cluster."""
-        return self.folder / "home"
-
-    @property
-    def known_hosts(self) -> Path:
-        """Host keys in the form of ssh."""
-        return self.folder / "known_hosts"
-
-    @property
-    def ssh_config(self) -> Path:
-        """For `ssh -F`."""
-        return self.folder / "ssh_config"
+        self.home = folder / "home"
+        """Every host mounts its own home here, so that all have the same path to it, as in a real cluster."""
+        self.known_hosts = folder / "known_hosts"
+        self.ssh_config = folder / "ssh_config"
 
     def etc(self, name: str) -> Path:
         """The lab's own copy of a file of /etc."""

@@ -1,4 +1,4 @@
-"""The few calls to Linux that Python has no name for: namespaces, mounts, offloads of a network interface."""
+"""Linux system calls that Python lacks: namespaces, mounts, offloads of a network interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _checked(result: int, doing: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Leaves the namespaces of these kinds for new ones (os.unshare is there from Python 3.12 only)."""
+    """unshare(2); os.unshare exists from Python 3.12 on."""
     _checked(_libc.unshare(flags), "new namespace")
 
 
@@ -48,22 +48,15 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 
 
 def new_network() -> int:
-    """A descriptor of a new, empty network namespace; it lives as long as somebody holds it."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        unshare(NEW_NET)
-        try:
-            return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        finally:
-            enter(home, NEW_NET)
-    finally:
-        os.close(home)
+    """A descriptor of a new network namespace, which exists as long as a process holds it."""
+    with inside_network(None):
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def be_user(uid: int, gid: int) -> None:
-    """Makes the root of a user namespace with one user that user again, in a namespace inside.
+def switch_user(uid: int, gid: int) -> None:
+    """Maps the root of a user namespace back to the user, in a nested namespace.
 
-    sshd needs it: as root it insists on groups and accounts that such a namespace cannot have.
+    As root, sshd would require groups and accounts that such a namespace cannot have.
     """
     unshare(NEW_USER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} 0 1"), ("gid_map", f"{gid} 0 1")):
@@ -71,11 +64,11 @@ def be_user(uid: int, gid: int) -> None:
 
 
 @contextmanager
-def inside_network(namespace_fd: int) -> Iterator[None]:
-    """Lets this thread, and the processes it starts meanwhile, be in that network namespace."""
+def inside_network(namespace_fd: int | None) -> Iterator[None]:
+    """Moves this thread, and the processes that it starts, into a network namespace; None for a new one."""
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        enter(namespace_fd, NEW_NET)
+        unshare(NEW_NET) if namespace_fd is None else enter(namespace_fd, NEW_NET)
         try:
             yield
         finally:
@@ -85,10 +78,10 @@ def inside_network(namespace_fd: int) -> Iterator[None]:
 
 
 def set_segmentation(interface: str, on: bool) -> None:
-    """Lets the interface take packets of up to 64 KB (on), or of wire size only, as `ethtool -K tso gso` does."""
+    """Enables or disables packets of up to 64 KB, as `ethtool -K tso gso` does."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
         for request in (_SET_TSO, _SET_GSO):
             value = array.array("B", struct.pack("=II", request, int(on)))
             address, _ = value.buffer_info()
-            with suppress(OSError):  # a kernel without one of them has no such packets either
+            with suppress(OSError):  # a kernel without the feature sends no such packets
                 fcntl.ioctl(door, _ETHTOOL_IOCTL, struct.pack("16sP", interface.encode(), address) + bytes(16))

@@ -1,6 +1,6 @@
-"""What the hosts see of the file system: the machine's own, but for the few places that make each a host.
+"""Mounts: the hosts see the machine's file system, except for the few places that make each a host.
 
-Every mount is made in a namespace of the lab, and goes with it.
+Every mount is in a namespace of the lab, and disappears with it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address
 _PLAIN = linux_calls.NO_SUID | linux_calls.NO_DEVICES
 
 
-def dress_lab(plan: LabPlan, files: LabFiles) -> None:
-    """Gives the lab its own accounts and names, once for all hosts."""
+def mount_lab_files(plan: LabPlan, files: LabFiles) -> None:
+    """Mounts the lab's own accounts and host names, once for all hosts."""
     files.home.mkdir()
     files.etc("").mkdir()
-    # sshd starts a session in the home that the account says, whatever HOME is: the machine's home would fill up.
+    # sshd starts a session in the home of the account, whatever HOME is. It must not be the machine's.
     entry = f"{plan.user}:x:{plan.uid}:{plan.gid}::{files.home}:{plan.shell}\n"
     accounts = Path("/etc/passwd").read_text(errors="surrogateescape")
     others = [line for line in accounts.splitlines(keepends=True) if not line.startswith(f"{plan.user}:")]
@@ -29,7 +29,7 @@ def dress_lab(plan: LabPlan, files: LabFiles) -> None:
     # Without PAM, sshd refuses an account whose password is locked, as root's is on many machines.
     _cover("shadow", files, f"{plan.user}:*:::::::\n")
     if plan.uid != 0:
-        # sshd gives a terminal to the group tty if there is one, and a plain user cannot.
+        # sshd assigns a terminal to the group tty if it exists, which an ordinary user cannot do.
         groups = Path("/etc/group").read_text(errors="surrogateescape").splitlines(keepends=True)
         _cover("group", files, "".join(line for line in groups if not line.startswith("tty:")))
 
@@ -40,12 +40,12 @@ def _cover(name: str, files: LabFiles, text: str) -> None:
     own.write_text(text, errors="surrogateescape")
     if name != "shadow":
         own.chmod(0o644)
-    with suppress(FileNotFoundError):  # a machine without that file needs none here
+    with suppress(FileNotFoundError):  # the machine has no such file
         linux_calls.mount(str(own), f"/etc/{name}", "", linux_calls.BIND)
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder that the machine lacks, seen in the lab only: its parent is covered with a copy of itself."""
+    """Creates a folder that is visible in the lab only: mounts a copy of its parent over the parent."""
     parent = folder.parent
     before = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -53,7 +53,7 @@ def make_folder(folder: Path) -> None:
         linux_calls.mount("tmpfs", str(parent), "tmpfs", _PLAIN, "mode=755")
         for entry in entries:
             target = parent / entry.name
-            with suppress(OSError):  # what cannot be shown again is not needed by sshd
+            with suppress(OSError):  # sshd does not need it
                 if entry.is_symlink():
                     target.symlink_to(Path(entry.path).readlink())
                     continue
@@ -67,10 +67,10 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(mode=0o755)
 
 
-def dress_host(plan: LabPlan, files: LabFiles) -> None:
-    """Gives the calling process's mount namespace the host's own /sys, home, shared memory and terminals."""
-    # A new sysfs, because an old one goes on showing the interfaces of the namespace in which it was mounted. It
-    # hides what is mounted below; control groups are needed.
+def mount_host_files(plan: LabPlan, files: LabFiles) -> None:
+    """Mounts a host's own /sys, home, shared memory and terminals."""
+    # An old sysfs shows the interfaces of the namespace in which it was mounted. The new one hides the mounts
+    # below; control groups are needed.
     groups = os.open("/sys/fs/cgroup", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     linux_calls.mount("sysfs", "/sys", "sysfs", _PLAIN | linux_calls.NO_EXEC)
     with suppress(OSError):
@@ -81,7 +81,7 @@ def dress_host(plan: LabPlan, files: LabFiles) -> None:
     (files.home / "tmp").mkdir(mode=0o700)
     with suppress(FileNotFoundError):
         linux_calls.mount("tmpfs", "/dev/shm", "tmpfs", _PLAIN, f"{size},mode=1777")
-    with suppress(OSError):  # without terminals of its own, a host still runs commands
+    with suppress(OSError):  # a host without its own terminals still runs commands
         linux_calls.mount(
             "devpts", "/dev/pts", "devpts", linux_calls.NO_SUID | linux_calls.NO_EXEC, "newinstance,ptmxmode=0666"
         )

@@ -1,6 +1,6 @@
-"""What is done to the data links: rate by tbf, loss and delay by netem, or loss by nftables where there is no netem.
+"""Network conditions of the data links: rate by tbf, loss and delay by netem, or loss by nftables without netem.
 
-Which of them a kernel has is found out by trying. The commands are made by pure functions; `Shaper` runs them.
+Pure functions build the commands; `Shaper` runs them, and finds out by trying what the kernel supports.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from functools import cached_property
 from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.layout import DATA_NIC, port_name
-from driple.orchestrator.lab.tools import Batch, ToolFailed
+from driple.orchestrator.lab.tools import Batch, ToolError
 
 UNSHAPED_ABOVE_MBIT = 5000.0
-"""Links between namespaces carry 7 to 14 Gbit/s on an ordinary machine: a higher limit would be a promise, no limit."""
+"""Links between namespaces carry 7 to 14 Gbit/s on an ordinary machine; a higher limit would have no effect."""
 
 _TABLE = "netdev driple_lab_loss"
 _QUEUE_S = 0.05
 _LEAST_QUEUE_BYTES = 4 * 65536
-"""At low rates: TCP hands over packets of up to 64 KB, and a queue that holds one loses half of them (10 Mbit/s)."""
+"""For low rates: TCP sends packets of up to 64 KB, and a queue for one of them loses half (at 10 Mbit/s)."""
 _PACKET_BYTES = 1514
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One condition of all data links."""
+    """A condition of all data links."""
 
     rate_mbit: float | None = None
     delay_ms: float = 0.0
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def limit_mbit(self) -> float | None:
-        """The rate that is really set."""
+        """The rate that is set."""
         return None if self.rate_mbit is None or self.rate_mbit > UNSHAPED_ABOVE_MBIT else self.rate_mbit
 
 
@@ -53,11 +53,11 @@ def rate_line(device: str, where: str, rate_mbit: float) -> str:
 
 
 def sending_lines(shape: Shape, netem: bool) -> list[str]:
-    """For the host's own interface: what happens to what it sends."""
+    """Commands for the host's interface, which affect what it sends."""
     lines = [f"qdisc replace dev {DATA_NIC} root noqueue"]
     where = "root handle 1:"
     if netem and (shape.delay_ms or shape.loss_pct):
-        # Room for what is on its way during the delay, twice over; netem's own 1000 packets would be a loss of its own.
+        # Twice the packets in flight during the delay; the default of 1000 packets would cause loss.
         waiting = 2 * (shape.limit_mbit or UNSHAPED_ABOVE_MBIT) * 125 * shape.delay_ms / _PACKET_BYTES
         line = f"qdisc replace dev {DATA_NIC} {where} netem limit {max(1000, round(waiting))}"
         line += f" delay {round(shape.delay_ms * 1000)}us" if shape.delay_ms else ""
@@ -70,7 +70,7 @@ def sending_lines(shape: Shape, netem: bool) -> list[str]:
 
 
 def receiving_lines(shape: Shape, number: int) -> list[str]:
-    """For the bridge's end of a host's link: what happens to what the host receives."""
+    """Commands for the bridge's end of a link, which affect what the host receives."""
     port = port_name(number, "data")
     lines = [f"qdisc replace dev {port} root noqueue"]
     if shape.limit_mbit is not None:
@@ -79,9 +79,9 @@ def receiving_lines(shape: Shape, number: int) -> list[str]:
 
 
 def loss_lines(loss_pct: float, numbers: Iterable[int]) -> list[str]:
-    """nftables: drops what comes out of a host at the bridge's end, where the sender does not notice.
+    """nftables: drops packets of a host at the bridge.
 
-    A drop in the sender's own stack is reported to it, and TCP then sends again at once, as no real loss lets it.
+    TCP notices a drop in the sender's own stack and retransmits at once, unlike after a real loss.
     """
     share = max(1, round(loss_pct * 1000))
     lines = [f"add table {_TABLE}", f"delete table {_TABLE}"]
@@ -96,37 +96,31 @@ def loss_lines(loss_pct: float, numbers: Iterable[int]) -> list[str]:
 
 
 class Shaper:
-    """Applies a shape to every data link, entirely or not at all."""
+    """Applies a shape to every data link, completely or not at all."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self.now = Shape()
         self.how: dict[str, str] = {}
         self._tables = False
-        """Whether nftables were used: they are not touched before they are needed."""
+        """Whether nftables were used; they are left alone until needed."""
 
     def apply(self, shape: Shape) -> dict[str, str]:
-        """Replaces what was there; returns how each part is done.
-
-        Raises:
-            ToolFailed: the kernel cannot, and everything is as it was.
-        """
+        """Replaces the shape; returns the mechanism of each part. A ToolError means that nothing was changed."""
         netem = bool(shape.delay_ms or shape.loss_pct) and self.netem
         if shape.delay_ms and not netem:
-            raise ToolFailed(
-                f"a delay of {shape.delay_ms:g} ms needs netem, which this kernel does not have (module sch_netem)"
-            )
+            raise ToolError(f"a delay of {shape.delay_ms:g} ms needs netem; this kernel has no module sch_netem")
         try:
             self._set(shape, netem, self._network.plugged)
-        except ToolFailed:
-            with suppress(ToolFailed):
+        except ToolError:
+            with suppress(ToolError):
                 self._set(self.now, self._with_netem, self._network.plugged)
             raise
         self.now, self.how = shape, _how(shape, netem)
         return self.how
 
     def again(self, number: int) -> None:
-        """The present shape for a host that was plugged in again; the links of the others are not touched."""
+        """Applies the present shape to a host that was revived; the links of the others are not changed."""
         self._set(self.now, self._with_netem, [number])
 
     @property
@@ -135,10 +129,10 @@ class Shaper:
 
     @cached_property
     def netem(self) -> bool:
-        """Whether the kernel has netem, tried on a device that nobody uses."""
+        """Whether the kernel has netem, tried on an unused device."""
         try:
             tools.run(Batch("tc", ["qdisc add dev lo root netem delay 1ms", "qdisc del dev lo root"]))
-        except ToolFailed:
+        except ToolError:
             return False
         return True
 
@@ -146,27 +140,23 @@ class Shaper:
         nft_loss = 0.0 if netem else shape.loss_pct
         if nft_loss or self._tables:
             try:
-                # All or nothing, so it goes first; for all hosts, since a host's rules go with its link.
+                # First, because it is atomic; for all hosts, because the rules of a host are removed with its link.
                 tools.run(Batch("nft", loss_lines(nft_loss, self._network.plugged)))
-            except ToolFailed as failure:
-                raise ToolFailed(f"a loss of {shape.loss_pct:g} % needs netem or nftables: {failure}") from None
+            except ToolError as failure:
+                raise ToolError(f"a loss of {shape.loss_pct:g} % needs netem or nftables: {failure}") from None
             self._tables = True
         self._network.run_inside({number: Batch("tc", sending_lines(shape, netem)) for number in numbers})
         tools.run(Batch("tc", [line for number in numbers for line in receiving_lines(shape, number)]))
         for number in numbers:
             with linux_calls.inside_network(self._network.namespace(number)):
-                # Packets of up to 64 KB are good for speed, but one that is lost would be forty lost at once.
+                # Packets of up to 64 KB are faster, but losing one would be a loss of forty at once.
                 linux_calls.set_segmentation(DATA_NIC, on=not shape.loss_pct)
 
 
 def _how(shape: Shape, netem: bool) -> dict[str, str]:
-    how = {"rate": "none"}
-    if shape.limit_mbit is not None:
-        how["rate"] = "tbf"
-    elif shape.rate_mbit is not None:
-        how["rate"] = (
-            f"none: {shape.rate_mbit:g} Mbit/s is above {UNSHAPED_ABOVE_MBIT:g}, more than the lab can promise"
-        )
+    how = {"rate": "none" if shape.limit_mbit is None else "tbf"}
+    if shape.rate_mbit is not None and shape.limit_mbit is None:
+        how["rate"] = f"none: {shape.rate_mbit:g} Mbit/s is above {UNSHAPED_ABOVE_MBIT:g}, which the lab cannot shape"
     if shape.loss_pct:
         how["loss"] = "netem" if netem else "nft"
     if shape.delay_ms:

@@ -1,4 +1,4 @@
-"""The lab in the language of plain ssh: so that `ssh -F FILE lab1`, scp, rsync and Ansible work as they are."""
+"""ssh_config and known_hosts of a lab, for `ssh -F FILE lab1`, scp, rsync and Ansible."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ def known_hosts(keys: Mapping[str, str]) -> str:
 
 
 def text(plan: LabPlan, files: LabFiles, name: str) -> str:
-    """An ssh_config of the lab of that name.
-
-    The connection itself is made by `driple-lab connect`, which hands it over and ends (ProxyUseFdpass): no process
-    stands between ssh and the host.
-    """
+    """The ssh_config. `driple-lab connect` opens the connection, passes it on and ends (ProxyUseFdpass)."""
     words = [sys.executable, "-m", "driple.orchestrator.cli_lab", "connect", "--name", name]
     proxy = shlex.join(words).replace("%", "%%") + " %h"
     return f"""Host {" ".join(plan.names)}

@@ -1,4 +1,4 @@
-"""The real sshd of a host: its keys and its configuration."""
+"""Keys and configuration of a host's sshd."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ MaxSessions 1000
 LoginGraceTime 30
 LogLevel VERBOSE
 """
-# From OpenSSH 9.8 on, an address that fails to log in is shut out for a while, and all of ours come from one address.
-_NEWER_OPTIONS = ("PerSourcePenalties no\n",)
+# OpenSSH 9.8 and later block an address after failed logins, and all connections come from one address.
+_NEWER_OPTIONS = "PerSourcePenalties no\n"
 
 
 def config(plan: LabPlan, files: LabFiles, name: str, newer: str = "") -> str:
@@ -53,7 +53,7 @@ def _quoted(value: str) -> str:
 
 
 def make_keys(plan: LabPlan, files: LabFiles) -> dict[str, str]:
-    """A key pair for logging in, and one for each host; returns the hosts' public keys."""
+    """Creates a key pair for logins and one for each host; returns the public keys of the hosts."""
     keys = {"": files.key} | {name: files.host(name, "host_key") for name in plan.names}
     program = tools.tool("ssh-keygen")
     started = []
@@ -74,23 +74,23 @@ def _public(private: Path) -> str:
 
 
 def configure(plan: LabPlan, files: LabFiles) -> None:
-    """Writes every host's configuration, having found out what this sshd accepts."""
+    """Writes the configuration of every host, with the options that this sshd accepts."""
     first = plan.names[0]
     probe = files.host(first, "sshd_config")
-    newer = "".join(_NEWER_OPTIONS)
-    prepare = partial(linux_calls.be_user, plan.uid, plan.gid) if plan.uid else None
+    newer = _NEWER_OPTIONS
+    prepare = partial(linux_calls.switch_user, plan.uid, plan.gid) if plan.uid else None
     for _ in range(3):
         probe.write_text(config(plan, files, first, newer))
         try:
             tools.call([tools.tool("sshd"), "-t", "-f", str(probe)], prepare)
             break
-        except tools.ToolFailed as failure:
+        except tools.ToolError as failure:
             absent = re.search(r"Missing privilege separation directory: (/\S+)", str(failure))
             if absent:
                 make_folder(Path(absent[1]))
             elif newer and "PerSourcePenalties" in str(failure):
                 newer = ""
             else:
-                raise tools.ToolFailed(f"sshd does not accept its configuration: {failure}") from None
+                raise tools.ToolError(f"sshd does not accept its configuration: {failure}") from None
     for name in plan.names:
         files.host(name, "sshd_config").write_text(config(plan, files, name, newer))

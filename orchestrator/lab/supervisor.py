@@ -1,7 +1,7 @@
-"""The keeper: the first process of the lab's namespaces. It makes the hosts, serves clients, and takes all with it.
+"""The supervisor of a lab: creates the hosts and serves clients.
 
-Started by `launch.py` under `unshare`, as PID 1 of the lab's PID namespace. So whatever ends it, the kernel ends all
-hosts with it; and it ends itself when its owner is gone.
+lab_start.py starts it under `unshare` as PID 1 of the lab's PID namespace, so the kernel ends all hosts with it. It
+ends when its owner has ended.
 """
 
 from __future__ import annotations
@@ -20,24 +20,19 @@ from driple.orchestrator.lab import host_process, mounts, ssh_config, sshd
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.control_server import Server
 from driple.orchestrator.lab.lab_folder import name_of
-from driple.orchestrator.lab.layout import (
-    LabFiles,
-    LabPlan,
-    data_address,
-    management_address,
-)
+from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address, management_address
 from driple.orchestrator.lab.shaping import Shape, Shaper
 
 
-class Keeper:
-    """The lab's hosts and links, and what may be done to them."""
+class Supervisor:
+    """The hosts and links of a lab, and the actions on them."""
 
     def __init__(self, plan: LabPlan, files: LabFiles) -> None:
         self._plan, self._files = plan, files
         self._first: dict[str, int] = {}
         """PID of the first process of every host that was not killed."""
         self._links: dict[str, dict[str, bool]] = {name: {"data": True, "mgmt": True} for name in plan.names}
-        mounts.dress_lab(plan, files)
+        mounts.mount_lab_files(plan, files)
         self._network = Network()
         self._shaper = Shaper(self._network)
         self._keys = sshd.make_keys(plan, files)
@@ -46,7 +41,7 @@ class Keeper:
         files.ssh_config.write_text(ssh_config.text(plan, files, name_of(files.folder)))
 
     def up(self) -> None:
-        """Brings all hosts up."""
+        """Boots all hosts."""
         self._boot(self._plan.names)
         self._shaper.apply(Shape(self._plan.rate_mbit))
 
@@ -54,7 +49,7 @@ class Keeper:
         """Ends every host."""
         for pid in self._first.values():
             if host_process.alive(pid):
-                os.kill(pid, signal.SIGKILL)  # all at once, before the first is waited for
+                os.kill(pid, signal.SIGKILL)  # all of them, before waiting for the first
         for pid in self._first.values():
             host_process.end(pid)
 
@@ -68,15 +63,15 @@ class Keeper:
         for each in booting:
             try:
                 self._first[each.name] = host_process.finish(each, self._files)
-            except host_process.BootFailed as failure:
+            except host_process.BootError as failure:
                 failures.append(failure)
         if failures:
             raise failures[0]
 
-    # What clients may ask for.
+    # Requests of clients.
 
     def describe(self, _: Mapping[str, Any]) -> object:
-        """All that a client needs to know of the lab."""
+        """The state of the lab."""
         hosts = {
             name: {
                 "data_address": data_address(number),
@@ -91,7 +86,7 @@ class Keeper:
         return {"plan": asdict(self._plan), "hosts": hosts, "shape": shape}
 
     def shape(self, request: Mapping[str, Any]) -> object:
-        """Replaces what is done to the data links."""
+        """Sets the condition of the data links."""
         return self._shaper.apply(Shape(**request["shape"]))
 
     def set_link(self, request: Mapping[str, Any]) -> object:
@@ -103,7 +98,7 @@ class Keeper:
         return None
 
     def kill_host(self, request: Mapping[str, Any]) -> object:
-        """A power cut: the host falls silent, then its processes are gone."""
+        """Ends a host; if `silent`, after its links, so that it cannot close its connections."""
         name = request["host"]
         number = self._plan.number(name)
         if request["silent"]:
@@ -115,7 +110,7 @@ class Keeper:
         return None
 
     def revive_host(self, request: Mapping[str, Any]) -> object:
-        """Brings a host up that was killed or has died; one that is up stays as it is."""
+        """Boots a host that is down."""
         name = request["host"]
         if name in self._first and host_process.alive(self._first[name]):
             return None
@@ -130,7 +125,7 @@ class Keeper:
         return None
 
     def serve(self, lifelines: Sequence[int]) -> object:
-        """Answers clients until the lab is to end."""
+        """Answers clients until the lab must end."""
         actions = {
             each.__name__: each for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
         }
@@ -144,7 +139,7 @@ class Keeper:
 
 
 def _report(message: object) -> None:
-    """The one line that the starter waits for."""
+    """Writes the one line that lab_start.py waits for."""
     os.write(1, json.dumps(message).encode() + b"\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
@@ -153,33 +148,32 @@ def main(arguments: Sequence[str]) -> int:
     """Runs a lab.
 
     Args:
-        arguments: the lab's folder, and the numbers of inherited descriptors: first the folder's lock, which is held
-            as long as the lab lives, then the lifelines.
+        arguments: the folder, then the inherited descriptors: the folder's lock and the lifelines.
     """
     folder, *numbers = arguments
     descriptors = [int(number) for number in numbers]
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # no process of a host may keep a lab alive
+        os.set_inheritable(descriptor, False)  # no process of a host may keep the lab alive
     os.umask(0o077)
     os.chdir("/")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     files = LabFiles(Path(folder))
-    keeper = None
+    supervisor = None
     waiting = None
     try:
-        keeper = Keeper(LabPlan(**json.loads(files.plan.read_text())), files)
-        keeper.up()
-        waiting = keeper.serve(descriptors[1:])
+        supervisor = Supervisor(LabPlan(**json.loads(files.plan.read_text())), files)
+        supervisor.up()
+        waiting = supervisor.serve(descriptors[1:])
     except Exception as error:
         _report({"failed": str(error) or type(error).__name__})
         raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if keeper is not None:
-            keeper.end()
+        if supervisor is not None:
+            supervisor.end()
         shutil.rmtree(files.folder, ignore_errors=True)
-        del waiting  # the client that asked for the end learns by this that it is done
+        del waiting  # closing it tells the client that the lab has ended
     return 0
 
 

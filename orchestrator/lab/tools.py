@@ -1,4 +1,4 @@
-"""The programs that the lab stands on, and how they are run: many small actions in one process."""
+"""The programs that the lab needs, and how they are run: many small actions in one process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PACKAGES = {
     "ssh": "openssh-client",
     "nft": "nftables",
 }
-"""Program to the package that has it, by the names of Debian and most others."""
+"""Package of each program, as named by Debian and most others."""
 
 NEEDED = ("unshare", "ip", "tc", "sshd", "ssh-keygen")
 TIME_LIMIT_S = 20.0
 
 
-class ToolFailed(Exception):
-    """A program is missing or refused what it was told; the text is its own."""
+class ToolError(Exception):
+    """A program is missing or failed; the text is its own message."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,6 @@ class Batch:
     """`ip`, `tc` or `nft`."""
     lines: Sequence[str]
 
-    @property
-    def argv(self) -> list[str]:
-        """The command."""
-        return [tool(self.program), *(["-f", "-"] if self.program == "nft" else ["-batch", "-"])]
-
-    @property
-    def text(self) -> bytes:
-        """What it reads."""
-        return "".join(line + "\n" for line in self.lines).encode()
-
 
 def find(name: str) -> str | None:
     """Where a program is. A plain user's PATH often lacks the sbin folders."""
@@ -52,15 +42,15 @@ def find(name: str) -> str | None:
 
 
 def tool(name: str) -> str:
-    """The program's path; raises ToolFailed with the package to install."""
+    """The program's path; raises ToolError with the package to install."""
     path = find(name)
     if path is None:
-        raise ToolFailed(f"{name} is not installed; install the package {PACKAGES[name]}")
+        raise ToolError(f"{name} is not installed; install the package {PACKAGES[name]}")
     return path
 
 
 def missing() -> str | None:
-    """One sentence on the needed programs that are not there; None if all are."""
+    """A message about required programs that are missing; None if there are none."""
     absent = [name for name in NEEDED if find(name) is None]
     if not absent:
         return None
@@ -69,30 +59,29 @@ def missing() -> str | None:
 
 
 def start(batch: Batch) -> subprocess.Popen[bytes]:
-    """Starts a batch, so that several can run side by side; `finish` ends it."""
-    process = subprocess.Popen(
-        batch.argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/"
-    )
+    """Starts a batch, so that several can run in parallel; `finish` waits for it."""
+    argv = [tool(batch.program), *(["-f", "-"] if batch.program == "nft" else ["-batch", "-"])]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd="/")
     assert process.stdin is not None
     try:
-        process.stdin.write(batch.text)
+        process.stdin.write("".join(f"{line}\n" for line in batch.lines).encode())
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it has stopped at an earlier line, and `finish` says why
+        pass  # it stopped at an earlier line; `finish` reports why
     process.stdin = None  # communicate() would write to it again
     return process
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    """Waits for what `start` began; raises ToolFailed with the program's own words."""
+    """Waits for a process; raises ToolError with its message."""
     try:
         _, said = process.communicate(timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        raise ToolFailed(f"{process.args[0]!r} did not end within {TIME_LIMIT_S:g} s") from None  # type: ignore[index]
+        raise ToolError(f"{process.args[0]!r} did not end within {TIME_LIMIT_S:g} s") from None  # type: ignore[index]
     if process.returncode:
-        raise ToolFailed(one_line(said) or f"exit code {process.returncode}")
+        raise ToolError(one_line(said) or f"exit code {process.returncode}")
 
 
 def run(batch: Batch) -> None:
@@ -101,17 +90,11 @@ def run(batch: Batch) -> None:
 
 
 def call(argv: Sequence[str], prepare: Callable[[], None] | None = None) -> None:
-    """Runs a command to its end, in a child that did `prepare` before; raises ToolFailed with its words."""
-    try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIME_LIMIT_S, cwd="/", preexec_fn=prepare
-        )
-    except subprocess.TimeoutExpired:
-        raise ToolFailed(f"{argv[0]} did not end within {TIME_LIMIT_S:g} s") from None
-    if done.returncode:
-        raise ToolFailed(one_line(done.stderr) or f"{argv[0]}: exit code {done.returncode}")
+    """Runs a command to its end, in a child that calls `prepare` first; raises ToolError with its message."""
+    nothing = subprocess.DEVNULL
+    finish(subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, cwd="/", preexec_fn=prepare))
 
 
 def one_line(said: bytes) -> str:
-    """A program's complaint on one line, and never long."""
+    """A program's message on one line of limited length."""
     return " ".join(said.decode(errors="replace").split())[-400:]

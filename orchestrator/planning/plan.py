@@ -1,4 +1,4 @@
-"""The planner: an experiment to ordered runs. Pure: the same experiment always gives the same plan."""
+"""Plans the runs of an experiment in order. Pure: the same experiment always gives the same plan."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.setting import Setting
 from driple.orchestrator.config.experiment import Experiment
-from driple.orchestrator.config.placement import Placed, place, together
+from driple.orchestrator.config.placement import PlacedTask, place, together
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, and where its tasks would go."""
+    """A run and the placement of its tasks."""
 
     spec: RunSpec
     id: str
     """`spec.id`, computed once."""
-    tasks: tuple[Placed, ...]
+    tasks: tuple[PlacedTask, ...]
 
 
 def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
-    """All runs of an experiment, in the order they are done.
+    """All runs of an experiment in order.
 
-    Repetitions are outermost: a sweep that is cut short has measured everything once before anything twice, and slow
-    drift of a machine does not fall on one workload.
+    Repetitions are the outer loop: everything is measured once before anything is measured twice, and slow drift of a
+    machine affects all workloads.
     """
-    placements: dict[Setting, tuple[Placed, ...]] = {
+    placements: dict[Setting, tuple[PlacedTask, ...]] = {
         setting: place(setting, experiment.policy, experiment.inventory) for setting in experiment.settings
     }
     groups = {setting: together(placed) for setting, placed in placements.items()}

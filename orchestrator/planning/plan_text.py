@@ -1,4 +1,4 @@
-"""A plan and the zoo, as text for people and as plain values for programs."""
+"""A plan and the model zoo as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from driple.contracts.json_values import to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
 from driple.orchestrator.config.experiment import Experiment
-from driple.orchestrator.config.placement import Placed
+from driple.orchestrator.config.placement import PlacedTask
 from driple.orchestrator.planning.plan import PlannedRun
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell, two spaces apart."""
+    """A table with columns as wide as their widest cell."""
     cells = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     return "\n".join(
@@ -24,7 +24,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> str:
-    """The plan as a table: runs, then where tasks go, then counts (last, so that they are on the screen)."""
+    """The plan as tables of runs and placements, and counts at the end."""
     rows = [
         (
             number,
@@ -37,7 +37,7 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
         )
         for number, run in enumerate(runs, 1)
     ]
-    placements: dict[Setting, tuple[Placed, ...]] = {run.spec.setting: run.tasks for run in runs}
+    placements: dict[Setting, tuple[PlacedTask, ...]] = {run.spec.setting: run.tasks for run in runs}
     tasks = [
         (setting, item.task, item.host, "-" if item.gpu is None else item.gpu)
         for setting in placements

@@ -1,4 +1,4 @@
-"""Which runs of a plan need not be done: sealed under the output folder, or measured before and in a dataset."""
+"""Finds the runs that are done: sealed under the output folder, or with rows in a dataset."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.contracts.manifest import is_sealed
+from driple.contracts.manifest import LOCAL, is_sealed
 from driple.contracts.run_dir import RunPaths
+from driple.contracts.setting import Setting
 
 FOREIGN_LOAD = "foreign_load"
-"""Flag of a row whose machine did something else meanwhile (pipeline/traces/background_load.py)."""
+"""Flag of a row whose machine had other load (pipeline/traces/background_load.py)."""
 
 
-def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str]) -> frozenset[str]:
-    """The identities that need not be done again. Looks only into folders that exist, one listing for all."""
+def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str], *, any_network: bool = False) -> frozenset[str]:
+    """The identities of sealed runs; with `any_network`, also of those whose network was not as specified."""
     folder = RunPaths(output, experiment, "").root
     try:
         present = {entry.name for entry in folder.iterdir()}
@@ -25,23 +26,18 @@ def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str]) -> frozen
         raise BadInput(f"output folder {str(folder)!r}: {error.strerror}") from None
     return frozenset(
         run_id
-        for run_id in run_ids
-        if run_id in present and is_sealed(RunPaths(output, experiment, run_id).manifest, run_id)
+        for run_id in present.intersection(run_ids)
+        if is_sealed(RunPaths(output, experiment, run_id).manifest, run_id, any_network=any_network)
     )
 
 
 def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str]) -> frozenset[str]:
-    """The identities whose rows are in a dataset: their traces may be gone.
+    """The identities with rows in a dataset, even if their traces were deleted.
 
-    A run with a row that says that the machine had other work is measured again.
-
-    Args:
-        datasets: the folder of `<setting>.parquet`.
-        settings: of the plan.
-        run_ids: of the plan.
+    A run is measured again if the machine had other load, or if its network was not as the setting says.
 
     Raises:
-        BadInput: no such folder, a file that is no dataset, or no pyarrow to read it.
+        BadInput: there is no such folder, or a file is not a dataset.
     """
     if not datasets.is_dir():
         raise BadInput(f"--done {datasets}: {'not a folder' if datasets.exists() else 'no such folder'}")
@@ -50,18 +46,17 @@ def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str
         path = datasets / f"{setting}.parquet"
         if not path.exists():
             continue
-        for run_id, flags in _rows(path):
-            (spoilt if FOREIGN_LOAD in (flags or ()) else there).add(run_id)
+        one_machine = Setting.parse(setting).one_machine
+        for run_id, flags, host_kind in _rows(path):
+            bad = FOREIGN_LOAD in (flags or ()) or (host_kind == LOCAL and not one_machine)
+            (spoilt if bad else there).add(run_id)
     return frozenset(run_ids) & (there - spoilt)
 
 
-def _rows(path: Path) -> list[tuple[str, list[str] | None]]:
+def _rows(path: Path) -> list[tuple[str, list[str] | None, str | None]]:
+    parquet = importlib.import_module("pyarrow.parquet")
     try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise BadInput("--done: reading datasets needs pyarrow, and there is none here: pip install pyarrow") from None
-    try:
-        table = parquet.read_table(path, columns=["run_id", "flags"])
+        table = parquet.read_table(path, columns=["run_id", "flags", "host_kind"])
     except (OSError, ValueError, KeyError):  # pyarrow's own errors are ValueErrors
-        raise BadInput(f"{path}: not a dataset that can be read") from None
-    return list(zip(table["run_id"].to_pylist(), table["flags"].to_pylist(), strict=True))
+        raise BadInput(f"{path}: not a readable dataset") from None
+    return list(zip(*(table[name].to_pylist() for name in ("run_id", "flags", "host_kind")), strict=True))

@@ -1,30 +1,37 @@
-"""What a person sees of a sweep: a line that is redrawn on a terminal, plain lines elsewhere, a table at the end."""
+"""Progress of a sweep: a status line on a terminal, plain lines elsewhere, and a table at the end."""
 
 from __future__ import annotations
 
+import io
 import logging
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from driple.contracts.command import printable
 from driple.contracts.errors import RunFailed
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.planning.plan_text import table
-from driple.orchestrator.sweep.scheduler import Result
+from driple.orchestrator.sweep.scheduler import RunResult
 
 BAR = 20
 REDRAW_S = 0.5
 
 
-class Board:
-    """Shows a sweep on a stream. Failures are shown at once, whatever the stream."""
+class Console:
+    """Writes the progress of a sweep to a stream."""
 
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream: IO[str] | None = stream or sys.stderr
+    def __init__(
+        self,
+        stream: IO[str] | io.TextIOBase | None = None,
+        on_failed: Callable[[RunResult], None] = lambda result: None,
+    ) -> None:
+        """Writes to stderr if there is no stream. `on_failed` is called for each run that fails finally."""
+        self._stream: IO[str] | io.TextIOBase | None = stream or sys.stderr
+        self._on_failed = on_failed
         self._terminal = self._stream is not None and self._stream.isatty()
         self._lock = threading.RLock()
         self._began = time.monotonic()
@@ -35,7 +42,7 @@ class Board:
         self._line_there = False
 
     def begin(self, total: int, done: int) -> None:
-        """So many runs in all, and so many of them done before."""
+        """Begins with `total` runs, of which `done` were done before."""
         self._total, self._before = total, done
         self._began = self._last_end = time.monotonic()
         if done:
@@ -60,7 +67,7 @@ class Board:
         for line in rest:
             self.say(line)
 
-    def ended(self, result: Result) -> None:
+    def ended(self, result: RunResult) -> None:
         with self._lock:
             self._doing.pop(result.run.id, None)
             self._last_end = time.monotonic()
@@ -69,9 +76,11 @@ class Board:
             if result.status == "sealed":
                 steps = f", {result.steps} steps" if result.steps else ""
                 self.say(f"{_name(result.run)}: sealed after {result.seconds:.1f} s{steps} ({self._count()})")
+        if result.status == "failed":
+            self._on_failed(result)
 
     def tick(self) -> None:
-        """Redraws the line; called often."""
+        """Redraws the status line; called often."""
         now = time.monotonic()
         if self._terminal and now - self._drawn >= REDRAW_S:
             with self._lock:
@@ -81,12 +90,12 @@ class Board:
                 self._line_there = True
 
     def close(self) -> None:
-        """Leaves the terminal clean."""
+        """Removes the status line."""
         with self._lock:
             self._wipe()
 
     def say(self, text: str) -> None:
-        """A line that stays, above the one that is redrawn."""
+        """Writes a line above the status line."""
         with self._lock:
             self._wipe()
             self._write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")
@@ -97,7 +106,7 @@ class Board:
             self._line_there = False
 
     def _write(self, text: str) -> None:
-        """Writes, as long as somebody reads: that nobody does is no reason to end a sweep."""
+        """Writes as long as the stream is open. A closed stream must not end the sweep."""
         if self._stream is not None:
             try:
                 self._stream.write(text)
@@ -126,20 +135,20 @@ class Board:
         return f"[{'#' * filled}{'.' * (BAR - filled)}] {self._count()} | {doing or 'waiting'}"
 
 
-class BoardHandler(logging.Handler):
-    """Warnings of all parts, as lines of a board: or they would land in the middle of its line."""
+class ConsoleHandler(logging.Handler):
+    """Writes log records above the status line of a console."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__()
-        self._board = board
+        self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
         for line in self.format(record).splitlines():
-            self._board.say(line)
+            self._console.say(line)
 
 
-def summary_text(results: Sequence[Result]) -> str:
-    """The table at the end: what was not done first in the eye, so last on the screen."""
+def summary_text(results: Sequence[RunResult]) -> str:
+    """The table at the end, with the failed runs last."""
     order = {"sealed": 0, "not done": 1, "failed": 2}
     rows = [
         (
@@ -157,11 +166,11 @@ def summary_text(results: Sequence[Result]) -> str:
         for status in order
         if (count := sum(r.status == status for r in results)) or status == "sealed"
     )
-    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'why'), rows)}\n\n{counts}"
+    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'reason'), rows)}\n\n{counts}"
 
 
-def summary_json(experiment: str, output: str, before: int, results: Sequence[Result]) -> dict[str, Any]:
-    """The same as plain values."""
+def summary_json(experiment: str, output: str, before: int, results: Sequence[RunResult]) -> dict[str, Any]:
+    """The summary as plain values."""
     return {
         "experiment": experiment,
         "output": output,
@@ -185,7 +194,7 @@ def summary_json(experiment: str, output: str, before: int, results: Sequence[Re
 
 
 def span(seconds: float) -> str:
-    """A duration for people."""
+    """A duration as text."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     if seconds < 6000:

@@ -1,4 +1,4 @@
-"""Tells someone when a sweep has ended or a run has failed: a command, or a web address that is sent JSON."""
+"""Notifications when a sweep has ended or a run has failed: a command, or JSON posted to a web address."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True, kw_only=True)
 class Notify:
-    """Whom to tell. What goes wrong with telling is a warning and never a failure of the sweep."""
+    """The receivers. A failed notification is a warning, never a failure of the sweep."""
 
     on_finish: str | None = None
     """Shell command; gets the summary as JSON on stdin and DRIPLE_EVENT in its environment."""
@@ -37,7 +37,7 @@ class Notify:
             raise BadInput(f"--webhook: expected an http:// or https:// address, got {self.webhook[:60]!r}")
 
     def tell(self, event: str, value: dict[str, Any], *, wait: bool = False) -> None:
-        """Tells of an event, in the background unless `wait`."""
+        """Sends a notification, in the background unless `wait`."""
         command = self.on_failure if event == FAILED else self.on_finish
         if command is None and self.webhook is None:
             return

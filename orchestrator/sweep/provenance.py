@@ -1,4 +1,4 @@
-"""With what a sweep is done: versions, and the commit where driple runs from a checkout."""
+"""Software of a sweep: versions, and the git commit in a checkout."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ GIT_S = 10.0
 
 @dataclass(frozen=True)
 class Provenance:
-    """Goes into every run.json of a sweep."""
+    """Recorded in every run.json of a sweep."""
 
     versions: dict[str, str]
     git_commit: str | None
 
 
 def provenance(agent_sha256: str) -> Provenance:
-    """Of this controller; the hosts add their own."""
+    """The software of this controller."""
     versions = {
         "controller/python": platform.python_version(),
         "agent": agent_sha256[:16],
@@ -32,7 +32,7 @@ def provenance(agent_sha256: str) -> Provenance:
 
 
 def _git_commit(folder: Path) -> str | None:
-    """None where driple was installed and is not a checkout, or git is not there."""
+    """None outside a checkout, or without git."""
     if not (folder / ".git").exists() or not (folder / "setup.cfg").exists():
         return None
     try:

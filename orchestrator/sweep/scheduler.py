@@ -1,7 +1,7 @@
-"""Many runs: order, parallel runs on disjoint hosts, retries with back-off, resume, and an end at any moment.
+"""Schedules runs: order, parallel runs on disjoint hosts, retries with back-off, and a clean stop at any time.
 
-One thread decides; each run has a thread of its own that does its attempts. What was sealed is never done again, what
-was not is done from the beginning, in a folder of its own that is moved into place when it is whole.
+One thread schedules; each run has its own thread for its attempts. An attempt writes into its own folder, which is
+moved into place when it is complete.
 """
 
 from __future__ import annotations
@@ -19,129 +19,135 @@ from typing import Protocol
 from driple.contracts.errors import BadInput, HostLost, HostRefused, RunFailed
 from driple.contracts.folder_lock import only_one
 from driple.contracts.manifest import RUNNING, HostRecord, Manifest
+from driple.contracts.run_dir import RunPaths
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.attempt.data_network import Links
-from driple.orchestrator.attempt.failure import AttemptFailed, Hopeless, Interrupted
+from driple.orchestrator.attempt.failure import AttemptError, PermanentError, StoppedError
 from driple.orchestrator.attempt.prepare import Request, read_code
 from driple.orchestrator.config.experiment import Experiment
-from driple.orchestrator.config.inventory import Inventory
-from driple.orchestrator.config.placement import Placed, place, together
+from driple.orchestrator.config.inventory import HostSpec, Inventory
+from driple.orchestrator.config.placement import PlacedTask, place, together
 from driple.orchestrator.hosts.agent_client import AgentClient
-from driple.orchestrator.hosts.backends import Cluster
-from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.host_pool import HostPool
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.sweep.provenance import Provenance
 
 log = logging.getLogger(__name__)
 
 HOST_PATIENCE_S = 600.0
-"""How long runs wait for hosts that are lost before they count as failed."""
+"""How long runs wait for lost hosts before they fail."""
 MOST_RETRY_WAIT_S = 300.0
 MOST_LOST_IN_RUN = 3
-"""A run that takes its hosts down with it is given up after so many of them."""
+"""A run during which more hosts were lost fails."""
 TICK_S = 0.2
+FACTS = ("hostname", "kernel", "boot_id", "cores", "memory_bytes", "python", "wall_clock_ahead_s")
 BAD_INPUT = 2
-"""Exit code of a task that cannot use what it was given."""
+"""Exit code of a task that refused its input."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a sweep is done, beyond what the experiment says."""
+class SweepOptions:
+    """Options of a sweep that are not part of the experiment."""
 
     output: Path
     fail_fast: bool = False
     cold: bool = False
     parallel: int | None = None
-    """At most so many runs at a time; None for the kind's own."""
+    """Maximum number of parallel runs; None for the default of the backend."""
     host_patience_s: float = HOST_PATIENCE_S
+    stop: threading.Event = field(default_factory=threading.Event)
+    """When set, the current runs are stopped cleanly and no other is started."""
 
 
 @dataclass
-class Result:
+class RunResult:
     """How one run of a sweep ended."""
 
     run: PlannedRun
     status: str
-    """`sealed`, `failed` or `not done`."""
+    """`sealed`, `failed`, `skipped` (done before) or `not done`."""
     attempts: int = 0
     seconds: float = 0.0
     steps: int = 0
-    """Of a worker, warm-up included."""
+    """Of a worker, including warm-up."""
     failure: RunFailed | None = None
     hosts: tuple[str, ...] = ()
+    directory: Path | None = None
+    """Its folder of traces; of a failed run, of logs."""
 
 
 class Watcher(Protocol):
-    """Who wants to see how a sweep goes. Called from several threads."""
+    """Receives the progress of a sweep. Called from several threads."""
 
     def begin(self, total: int, done: int) -> None: ...
     def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None: ...
     def progress(self, run: PlannedRun, text: str) -> None: ...
     def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None: ...
-    def ended(self, result: Result) -> None: ...
+    def ended(self, result: RunResult) -> None: ...
     def tick(self) -> None: ...
 
 
 @dataclass
 class _Job:
-    """A run on its way."""
+    """A run that waits or is running."""
 
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0
-    placed: tuple[Placed, ...] = ()
+    placed: tuple[PlacedTask, ...] = ()
     attempt: Attempt | None = None
     lost_in_run: int = 0
-    """How often a host was lost while it ran there."""
-    began: float = 0.0
+    """Hosts that were lost during its attempts."""
     seconds: float = 0.0
     failure: RunFailed | None = None
-    outcome: str = ""
     steps: int = 0
     hosts: tuple[str, ...] = field(default=())
 
 
 class Sweep:
-    """Does the runs of a plan that are not done."""
+    """Runs the given part of a plan."""
 
     def __init__(
-        self, experiment: Experiment, runs: Sequence[PlannedRun], cluster: Cluster, fleet: Fleet, options: Options,
-        watcher: Watcher, provenance: Provenance,
+        self, experiment: Experiment, runs: Sequence[PlannedRun], cluster: Cluster, pool: HostPool,
+        options: SweepOptions, watcher: Watcher, provenance: Provenance,
     ) -> None:  # fmt: skip
         self._experiment = experiment
         self._cluster = cluster
-        self._fleet = fleet
+        self._pool = pool
         self._options = options
         self._watcher = watcher
         self._provenance = provenance
-        self._links = Links(cluster.shaper, fleet.specs)
+        self._links = Links(cluster.shaper, pool.specs)
         self._waiting = [_Job(run) for run in runs]
         self._running: list[_Job] = []
         self._ended: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._results: dict[str, Result] = {}
+        self._results: dict[str, RunResult] = {}
         self._stopping = False
-        self._parallel = options.parallel or cluster.parallel or len(fleet.specs)
+        self._parallel = options.parallel or cluster.parallel or len(pool.specs)
 
     def stop(self) -> None:
-        """Ends the current runs cleanly and starts no other. May be called from a signal handler."""
+        """Stops the current runs cleanly and starts no other."""
         self._stopping = True
         for job in list(self._running):
             if job.attempt is not None:
                 job.attempt.interrupt()
 
-    def go(self) -> list[Result]:
-        """Does them; a result for each run, in the order of the plan."""
+    def go(self) -> list[RunResult]:
+        """Runs them; returns a result for each, in the order of the plan."""
         order = [job.run for job in self._waiting]
         while self._running or (self._waiting and not self._stopping):
+            if self._options.stop.is_set() and not self._stopping:
+                self.stop()
             if not self._stopping:
-                self._start_what_can()
-            self._take_one()
+                self._start_ready_runs()
+            self._handle_ended_run()
             self._watcher.tick()
-        self._links.clear(self._fleet.open_stations())
-        return [self._results.get(run.id) or Result(run, "not done") for run in order]
+        self._links.clear(self._pool.open_stations())
+        return [self._results.get(run.id) or RunResult(run, "not done") for run in order]
 
-    def _start_what_can(self) -> None:
+    def _start_ready_runs(self) -> None:
         now = time.monotonic()
         for job in list(self._waiting):
             if len(self._running) >= self._parallel:
@@ -150,60 +156,59 @@ class Sweep:
                 continue
             placed = self._place(job.run)
             if placed is None:
-                if not self._can_ever(job.run):
+                if not self._can_run_later(job.run):
                     self._waiting.remove(job)
-                    troubles = "; ".join(self._fleet.troubles()) or "no host is left"
-                    self._give_up(job, job.failure or RunFailed(f"no hosts for it: {troubles}"))
+                    problems = "; ".join(self._pool.problems()) or "no host is left"
+                    self._give_up(job, job.failure or RunFailed(f"no hosts for it: {problems}"))
                 continue
             self._waiting.remove(job)
             self._running.append(job)
             job.placed = placed
             job.hosts = tuple(dict.fromkeys(item.host for item in placed))
-            self._fleet.lend(job.hosts)
+            self._pool.lend(job.hosts)
             threading.Thread(target=self._do, args=(job,), name=f"run {job.run.id}", daemon=True).start()
 
-    def _place(self, run: PlannedRun) -> tuple[Placed, ...] | None:
-        return self._placed_on(run, Inventory(kind="ssh", hosts=self._fleet.free()))
+    def _place(self, run: PlannedRun) -> tuple[PlacedTask, ...] | None:
+        return self._placed_on(run, self._pool.free())
 
-    def _can_ever(self, run: PlannedRun) -> bool:
-        hopeful = self._fleet.hopeful(self._options.host_patience_s)
-        return self._placed_on(run, Inventory(kind="ssh", hosts=hopeful)) is not None
+    def _can_run_later(self, run: PlannedRun) -> bool:
+        return self._placed_on(run, self._pool.usable_later(self._options.host_patience_s)) is not None
 
-    def _placed_on(self, run: PlannedRun, inventory: Inventory) -> tuple[Placed, ...] | None:
-        """Places a run on these hosts as its identity asks: the same tasks together."""
-        if not inventory.hosts:
+    def _placed_on(self, run: PlannedRun, hosts: tuple[HostSpec, ...]) -> tuple[PlacedTask, ...] | None:
+        """Places a run on these hosts if the same tasks share a host as in its identity."""
+        if not hosts:
             return None
         try:
-            placed = place(run.spec.setting, self._experiment.policy, inventory)
+            placed = place(run.spec.setting, self._experiment.policy, Inventory(kind=self._cluster.kind, hosts=hosts))
         except BadInput:
             return None
         return placed if together(placed) == run.spec.together else None
 
-    def _take_one(self) -> None:
-        """Waits a moment for a run to end, and decides what becomes of it."""
+    def _handle_ended_run(self) -> None:
+        """Waits a moment for a run to end, and handles its outcome."""
         try:
             job = self._ended.get(timeout=TICK_S)
         except queue.Empty:
             return
         self._running.remove(job)
-        self._fleet.give_back(job.hosts)
-        if job.outcome == "sealed":
+        self._pool.give_back(job.hosts)
+        if job.failure is None:
             self._finish(job, "sealed")
-        elif self._stopping or isinstance(job.failure, Interrupted):
+        elif self._stopping or isinstance(job.failure, StoppedError):
             self._finish(job, "not done")
         else:
-            self._again_or_not(job)
+            self._retry_or_give_up(job)
 
-    def _again_or_not(self, job: _Job) -> None:
+    def _retry_or_give_up(self, job: _Job) -> None:
         assert job.failure is not None
         if isinstance(job.failure, HostLost | HostRefused) and job.lost_in_run <= MOST_LOST_IN_RUN:
-            # No fault of the run's: it goes elsewhere, or waits until the host is back. Unless it is always this run.
+            # Not the fault of the run: it uses other hosts, or waits. Unless it happens again and again.
             job.attempts -= 1
             wait = 0.0
-            if self._place(job.run) is None and not self._can_ever(job.run):
+            if self._place(job.run) is None and not self._can_run_later(job.run):
                 self._give_up(job, job.failure)
                 return
-        elif job.attempts > self._experiment.retries or _hopeless(job.failure):
+        elif job.attempts > self._experiment.retries or _is_permanent(job.failure):
             self._give_up(job, job.failure)
             return
         else:
@@ -221,19 +226,19 @@ class Sweep:
 
     def _finish(self, job: _Job, status: str) -> None:
         failure = job.failure if status != "sealed" else None
-        result = Result(job.run, status, job.attempts, job.seconds, job.steps, failure, job.hosts)
+        folder = RunPaths(self._options.output, self._experiment.name, job.run.id).root
+        result = RunResult(job.run, status, job.attempts, job.seconds, job.steps, failure, job.hosts, folder)
         self._results[job.run.id] = result
         self._watcher.ended(result)
 
-    # in the run's own thread
+    # In the thread of the run.
 
     def _do(self, job: _Job) -> None:
         job.attempts += 1
-        job.began = time.monotonic()
-        job.outcome, job.failure = "failed", None
+        began = time.monotonic()
+        job.failure = None
         try:
             self._attempt(job)
-            job.outcome = "sealed"
         except RunFailed as error:
             job.failure = error
         except OSError as error:
@@ -243,15 +248,15 @@ class Sweep:
             job.failure = RunFailed(f"unexpected {type(error).__name__}: {error}; the traceback is above")
         finally:
             job.attempt = None
-            job.seconds = time.monotonic() - job.began
+            job.seconds = time.monotonic() - began
             self._ended.put(job)
 
     def _attempt(self, job: _Job) -> None:
         run = job.run
-        final = fetch.final_paths(self._options.output, self._experiment.name, run.id)
+        final = RunPaths(self._options.output, self._experiment.name, run.id)
         number = fetch.previous_attempts(final) + 1
         self._watcher.started(run, job.hosts, number)
-        stations = self._fleet.stations(job.hosts)
+        stations = self._pool.stations(job.hosts)
         manifest = Manifest(
             run=run.spec,
             run_id=run.id,
@@ -261,6 +266,7 @@ class Sweep:
             started_real_s=time.time(),
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
+            network_not_as_asked=None if run.spec.setting.one_machine else self._cluster.fallback_reason,
         )
         stage = fetch.Stage.make(self._options.output, self._experiment.name, run.id, number)
         attempt = Attempt(
@@ -268,7 +274,7 @@ class Sweep:
                 spec=run.spec,
                 run_id=run.id,
                 placed=job.placed,
-                hosts=self._fleet.specs,
+                hosts=self._pool.specs,
                 stations=stations,
                 links=self._links,
                 timeouts=self._experiment.timeouts,
@@ -280,11 +286,11 @@ class Sweep:
         job.attempt = attempt
         if self._stopping:
             stage.discard()
-            raise Interrupted("stopped by the user")
+            raise StoppedError("stopped by the user")
         try:
             ended = attempt.go()
             checksums = fetch.fetch(ended, stations, stage)
-            manifest = replace(manifest, hosts=self._hosts(stations))  # by now they were looked at
+            manifest = replace(manifest, hosts=self._hosts(stations))  # now with what was found on them
             job.steps = max((state.steps for state in ended.tasks), default=0)
             fetch.seal(stage, fetch.completed(manifest, ended), checksums)
         except BaseException as error:
@@ -312,13 +318,13 @@ class Sweep:
         )
 
 
-def _hopeless(failure: RunFailed) -> bool:
-    """Whether another attempt must end as this one did: a task that refused its input will refuse it again."""
-    if isinstance(failure, Hopeless):
+def _is_permanent(failure: RunFailed) -> bool:
+    """Whether a retry would fail in the same way, for example because a task refused its input."""
+    if isinstance(failure, PermanentError):
         return True
-    return isinstance(failure, AttemptFailed) and failure.blame is not None and failure.blame.exit_code == BAD_INPUT
+    return isinstance(failure, AttemptError) and failure.origin is not None and failure.origin.exit_code == BAD_INPUT
 
 
 def only_sweep(output: Path, experiment: str) -> AbstractContextManager[None]:
-    """Keeps a second controller from the same runs. Raises BadInput, as `only_one` does."""
-    return only_one(fetch.final_paths(output, experiment, "").root, "driple-run")
+    """Locks the folder of an experiment. Raises BadInput if another controller has it."""
+    return only_one(RunPaths(output, experiment, "").root, "driple-run")

@@ -200,7 +200,7 @@ def _library(name: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise DripleError(f"this needs {name}, which is not installed: pip install 'driple[{extra}]'") from None
+        raise BadInput(f"{name} is not installed: pip install 'driple[{extra}]'") from None
 
 
 def _address(text: str) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import BadInput, DripleError, shown
+from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import PUBLISHED_COLUMNS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets.dataset_file import GROUPS, PUBLISHED, Graph, Row, graph_key
@@ -106,7 +106,7 @@ def _load(path: Path) -> Any:
     try:
         import torch
     except ImportError:
-        raise DripleError("reading a published dataset needs torch: pip install 'driple[inspector]'") from None
+        raise BadInput("reading a published dataset needs torch: pip install 'driple[inspector]'") from None
 
     try:
         with warnings.catch_warnings():

@@ -13,6 +13,7 @@ from lab_rig import Rig, attempt_of, half_done, manifest_of
 
 from driple.contracts.errors import HostError, HostLost, HostRefused
 from driple.contracts.manifest import FAILED, SEALED, Manifest
+from driple.orchestrator.attempt.task_command import ForkServer
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts import agent_client
 from driple.orchestrator.hosts.ssh import SshHost
@@ -66,6 +67,25 @@ def test_an_sshd_session_is_killed(rig: Rig, tmp_path: Path) -> None:
     assert isinstance(seen.failures[0], HostLost) and "lab3" in str(seen.failures[0])
     # No fault of the run's: it is not counted among its attempts.
     assert result.attempts == 1
+    check_recovered(rig, tmp_path)
+
+
+def test_an_agent_dies_while_the_fork_servers_load(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fork servers of the other hosts get ready while no attempt listens; the next attempt must use them."""
+    rig.close()
+    begin, begun = ForkServer.begin, list[ForkServer]()
+
+    def begin_and_kill(server: ForkServer) -> None:
+        begin(server)
+        begun.append(server)
+        if len(begun) == len(rig.lab.names):
+            with suppress(HostError):
+                server._station.host.start(["sh", "-c", "kill -9 $PPID"]).receive(10.0)
+
+    monkeypatch.setattr(ForkServer, "begin", begin_and_kill)
+    (result,), seen = rig.sweep(tmp_path)
+    assert result.status == "sealed" and len(begun) == len(rig.lab.names) + 1
+    assert len(seen.failures) == 1 and isinstance(seen.failures[0], HostLost)
     check_recovered(rig, tmp_path)
 
 

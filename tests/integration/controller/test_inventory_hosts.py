@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.manifest import SEALED, Manifest
-from driple.orchestrator.lab.lab_client import Lab, LabImpossible
+from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 
@@ -61,7 +61,7 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     try:
         lab = Lab.start(hosts=HOSTS, rate_mbit=None)  # a qdisc that is there already would be in tc's way
-    except LabImpossible as error:
+    except LabUnavailableError as error:
         pytest.skip(f"no lab here: {error}")
     with lab:
         yield Cluster(lab, tmp_path_factory.mktemp("home"))

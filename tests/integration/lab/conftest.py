@@ -18,7 +18,7 @@ import paramiko
 import pytest
 
 from driple.orchestrator.lab import tools
-from driple.orchestrator.lab.lab_client import Lab, LabImpossible
+from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError
 
 Remote = Callable[..., str]
 
@@ -36,7 +36,7 @@ def machine_can() -> None:
     """A machine that cannot have a lab says why, once."""
     try:
         Lab.start(hosts=1).close()
-    except LabImpossible as error:
+    except LabUnavailableError as error:
         pytest.skip(str(error))
 
 
@@ -168,10 +168,10 @@ def within(seconds: float, true: Callable[[], object]) -> bool:
 class Footprint:
     """What a lab has on the machine: its processes, with all they started, and their namespaces."""
 
-    def __init__(self, keeper: int, folder: Path) -> None:
+    def __init__(self, supervisor: int, folder: Path) -> None:
         self.folder = folder
         self.before = _machine()
-        self.processes = {pid: _born(pid) for pid in [keeper, *_descendants(keeper)]}
+        self.processes = {pid: _born(pid) for pid in [supervisor, *_descendants(supervisor)]}
         own = set(_namespaces(os.getpid()))
         self.namespaces = {each for pid in self.processes for each in _namespaces(pid)} - own
         assert len(self.processes) > 1 and len(self.namespaces) > 7, "this would prove nothing"

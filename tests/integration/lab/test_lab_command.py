@@ -70,7 +70,7 @@ def test_plain_ssh_and_scp_work(command: Command, tmp_path_factory: pytest.TempP
     said = subprocess.run(words, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL).stdout
     assert said.split() == ["carried/dev/pts/0"]
     wrong = command("connect", "lab1")
-    assert wrong.returncode == 2 and "connect is for ssh to call" in wrong.stderr
+    assert wrong.returncode == 2 and "connect must be called by ssh" in wrong.stderr
 
 
 def test_a_plain_user_has_the_same_lab(plain_user: Any, footprint: Any) -> None:
@@ -85,10 +85,11 @@ def test_a_plain_user_has_the_same_lab(plain_user: Any, footprint: Any) -> None:
         assert done.stdout.split() == (
             ["lab2", str(plain_user.uid), str(folder / "home"), "mine", "tmpfs", "eth0", "lo", "mgmt0"]
         )
-        keeper = (
-            "from driple.orchestrator.lab.lab_client import Lab; import sys; print(Lab.attach(sys.argv[1]).keeper_pid)"
+        supervisor = (
+            "from driple.orchestrator.lab.lab_client import Lab; import sys; "
+            "print(Lab.attach(sys.argv[1]).supervisor_pid)"
         )
-        trace = footprint(int(plain_user.run(["-c", keeper, NAME]).stdout), folder)
+        trace = footprint(int(plain_user.run(["-c", supervisor, NAME]).stdout), folder)
         faults = (
             "from driple.orchestrator.lab.lab_client import Lab\n"
             "from driple.contracts.run_spec import NetworkCondition\n"

@@ -15,7 +15,7 @@ import pytest
 from driple.contracts.errors import BadInput, HostLost, RunFailed
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab.lab_client import Lab
-from driple.orchestrator.lab.layout import KEEPER_ADDRESS, hardware_address
+from driple.orchestrator.lab.layout import SUPERVISOR_ADDRESS, hardware_address
 
 Remote = Callable[..., str]
 
@@ -105,7 +105,7 @@ def test_a_revived_host_is_empty_and_reachable_by_the_others(lab: Lab, remote: R
 
 
 def test_the_keeper_stays_where_it_is_when_hosts_go(lab: Lab, remote: Remote) -> None:
-    ask = f"ip neigh show {KEEPER_ADDRESS} dev mgmt0"
+    ask = f"ip neigh show {SUPERVISOR_ADDRESS} dev mgmt0"
     for name in ("lab2", "lab3"):
         lab.kill_host(name)
         assert hardware_address(0, "mgmt") in remote(lab, "lab1", ask).split()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import RunFailed
-from driple.orchestrator.lab.lab_client import Lab, LabImpossible, living_labs
+from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError, living_labs
 
 Remote = Callable[..., str]
 
@@ -27,18 +27,18 @@ child = os.fork()  # inherits whatever the owner has open
 if child == 0:
     time.sleep(60)
     os._exit(0)
-print(lab.folder, lab.keeper_pid, child, flush=True)
+print(lab.folder, lab.supervisor_pid, child, flush=True)
 time.sleep(60)
 """
 
 
 @pytest.fixture
 def owner() -> Iterator[tuple[subprocess.Popen[str], Path, int]]:
-    """Another process that owns a lab: itself, the lab's folder, its keeper."""
+    """Another process that owns a lab: itself, the lab's folder, its supervisor."""
     process = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    folder, keeper, child = process.stdout.readline().split()
-    yield process, Path(folder), int(keeper)
+    folder, supervisor, child = process.stdout.readline().split()
+    yield process, Path(folder), int(supervisor)
     with suppress(ProcessLookupError):
         os.kill(int(child), signal.SIGKILL)
     process.kill()
@@ -55,7 +55,7 @@ def busy(lab: Lab, remote: Remote) -> None:
 def test_closed_in_order(remote: Remote, footprint: Any) -> None:
     with Lab.start(hosts=2) as lab:
         busy(lab, remote)
-        trace = footprint(lab.keeper_pid, lab.folder)
+        trace = footprint(lab.supervisor_pid, lab.folder)
         assert trace.remains()
     assert not trace.remains()
 
@@ -64,9 +64,9 @@ def test_closed_in_order(remote: Remote, footprint: Any) -> None:
 def test_owner_ended_by(
     number: int, owner: tuple[subprocess.Popen[str], Path, int], footprint: Any, remote: Remote
 ) -> None:
-    process, folder, keeper = owner
+    process, folder, supervisor = owner
     busy(Lab(folder), remote)
-    trace = footprint(keeper, folder)
+    trace = footprint(supervisor, folder)
     process.send_signal(number)
     process.wait(10)
     assert trace.gone(), trace.remains()
@@ -99,8 +99,8 @@ def _left(mark: str) -> list[str]:
 def test_keeper_killed(remote: Remote, footprint: Any) -> None:
     lab = Lab.start(hosts=2)
     busy(lab, remote)
-    trace = footprint(lab.keeper_pid, lab.folder)
-    os.kill(lab.keeper_pid, signal.SIGKILL)
+    trace = footprint(lab.supervisor_pid, lab.folder)
+    os.kill(lab.supervisor_pid, signal.SIGKILL)
     with pytest.raises(RunFailed, match="gone|ended"):
         for _ in range(200):
             lab.describe()
@@ -114,8 +114,8 @@ def test_keeper_of_a_detached_lab_killed(footprint: Any) -> None:
     lab = Lab.start(hosts=1, detached=True, name=name)
     try:
         assert name in living_labs()
-        trace = footprint(lab.keeper_pid, lab.folder)
-        os.kill(lab.keeper_pid, signal.SIGKILL)
+        trace = footprint(lab.supervisor_pid, lab.folder)
+        os.kill(lab.supervisor_pid, signal.SIGKILL)
         deadline = time.monotonic() + 10
         while name in living_labs() and time.monotonic() < deadline:  # looking is what clears it away
             time.sleep(0.05)
@@ -128,7 +128,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    with pytest.raises(LabImpossible):
+    with pytest.raises(LabUnavailableError):
         Lab.start(hosts=2, clock_offsets_s={"lab2": -1e9})
     assert list(tmp_path.iterdir()) == []
 
@@ -137,9 +137,9 @@ def test_where_namespaces_are_forbidden_it_says_so(tmp_path: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "Path('/proc/sys/user/max_net_namespaces').write_text('0')\n"
-        "from driple.orchestrator.lab.lab_client import Lab, LabImpossible\n"
+        "from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError\n"
         "try: Lab.start(hosts=1)\n"
-        "except LabImpossible as error: print(error)\n"
+        "except LabUnavailableError as error: print(error)\n"
     )
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     environment.pop("XDG_RUNTIME_DIR", None)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, CorruptRun
-from driple.contracts.manifest import FAILED, SEALED, ClockFit, ClockProbe, Manifest, TaskRecord, is_sealed
+from driple.contracts.manifest import (
+    FAILED,
+    SEALED,
+    ClockFit,
+    ClockProbe,
+    HostRecord,
+    Manifest,
+    TaskRecord,
+    is_sealed,
+    network_as_specified,
+)
 from driple.contracts.run_dir import RunPaths, replacing
 from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
@@ -59,6 +70,30 @@ def test_manifest_round_trip(tmp_path: Path) -> None:
     assert is_sealed(tmp_path / "run.json", SPEC.id)
     assert not is_sealed(tmp_path / "run.json", "another")
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "reason", "expected"),
+    [
+        ("lab", "cpu-p0w1-1g", None, True),
+        ("ssh", "cpu-p0w1-1g", None, True),
+        ("local", "cpu-p0w1-pcie", None, True),
+        ("local", "cpu-p0w1-1g", None, False),  # written before the reason was recorded
+        ("local", "cpu-p0w1-1g", "no lab: namespaces are forbidden", False),
+    ],
+)
+def test_a_manifest_tells_whether_the_network_was_as_specified(
+    tmp_path: Path, kind: str, setting: str, reason: str | None, expected: bool
+) -> None:
+    spec = replace(SPEC, setting=Setting.parse(setting))
+    host = HostRecord(kind, "h", "6.1", "b", 2, 10**9, "3.11")
+    manifest = replace(MANIFEST, run=spec, run_id=spec.id, hosts={"lab1": host}, network_not_as_asked=reason)
+    path = tmp_path / "run.json"
+    manifest.write(path)
+    assert network_as_specified(Manifest.read(path)) is expected
+    assert is_sealed(path, spec.id, any_network=True)
+    assert is_sealed(path, spec.id) is (reason is None)
+    assert ("network_not_as_asked" in json.loads(path.read_text())) is (reason is not None)
 
 
 def test_a_clock_is_mapped_between_and_beyond_its_probes() -> None:
@@ -125,6 +160,86 @@ def test_replacing_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_symlink_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, chained = tmp_path / "folder" / "file", tmp_path / "link", tmp_path / "chained"
+    target.write_text("old")
+    link.symlink_to("folder/file")
+    chained.symlink_to("link")
+    with pytest.raises(KeyboardInterrupt), replacing(chained) as stream:
+        stream.write("half")
+        raise KeyboardInterrupt
+    assert target.read_text() == "old"
+    with replacing(chained) as stream:
+        stream.write("new")
+    assert (str(link.readlink()), str(chained.readlink()), target.read_text()) == ("folder/file", "link", "new")
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("made")
+    with replacing(dangling) as stream:
+        stream.write("new")
+    assert dangling.is_symlink() and (tmp_path / "made").read_text() == "new"
+
+
+def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    for name in ("folder", "link"):
+        with pytest.raises(IsADirectoryError, match="Is a directory"), replacing(tmp_path / name):
+            raise AssertionError("it was opened")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["folder", "link"]
+
+
+@pytest.mark.parametrize("mode", ["w", "wb"])
+def test_a_named_pipe_is_written_to(tmp_path: Path, mode: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with replacing(pipe, mode) as stream:
+            stream.write("new" if mode == "w" else b"new")
+        assert os.read(reader, 100) == b"new"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo() and [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe"])
+def test_standard_output_is_written_to_in_order(tmp_path: Path, kind: str) -> None:
+    # As /dev/stdout, but in a folder of the test: a defect must not damage the machine's own.
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    (tmp_path / "out").symlink_to("stdout")
+    program = """if True:
+        import sys
+        from driple.contracts.run_dir import replacing
+
+        print("before")
+        for name in ("stdout", "/proc/self/fd/1", "/dev/fd/1", "out"):
+            with replacing(name) as stream:
+                stream.write("new\\n")
+        print("after")
+    """
+    command = [sys.executable, "-c", program]
+    if kind == "pipe":
+        text = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True).stdout
+    else:
+        with (tmp_path / "file").open("w") as stream:
+            subprocess.run(command, cwd=tmp_path, stdout=stream, check=True)
+        text = (tmp_path / "file").read_text()
+    assert text == "before\nnew\nnew\nnew\nnew\nafter\n"
+
+
+def test_a_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        device.write_text("x")
+    except PermissionError:
+        pytest.skip("this user may not make or open device nodes here")
+    with replacing(device) as stream:
+        stream.write("new")
+    assert device.is_char_device() and [entry.name for entry in tmp_path.iterdir()] == ["null"]
 
 
 def test_replacing_follows_the_umask(tmp_path: Path) -> None:

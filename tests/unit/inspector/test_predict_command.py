@@ -283,7 +283,7 @@ def test_what_is_not_installed_is_named(
     for name in ("predict.predictor", "training.threads"):
         monkeypatch.delitem(sys.modules, f"driple.inspector.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert "needs torch, which is not installed" in refused(lambda: predict(graph=graph), capsys)
+    assert "torch is not installed: pip install 'driple[predict]'" in refused(lambda: predict(graph=graph), capsys)
 
 
 def test_only_a_process_of_its_own_goes_without() -> None:

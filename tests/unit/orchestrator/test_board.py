@@ -7,10 +7,10 @@ import pytest
 from driple.contracts.errors import RunFailed
 from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.failure import AttemptFailed, Blame, ended_how
+from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, exit_text
 from driple.orchestrator.planning.plan import PlannedRun
-from driple.orchestrator.sweep.console import Board, span, summary_json, summary_text
-from driple.orchestrator.sweep.scheduler import Result
+from driple.orchestrator.sweep.console import Console, span, summary_json, summary_text
+from driple.orchestrator.sweep.scheduler import RunResult
 
 
 def planned(batch: int = 2) -> PlannedRun:
@@ -32,13 +32,13 @@ class Terminal(io.StringIO):
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    board = Board(stream)
-    board.begin(3, 1)
-    board.started(planned(), ["h1", "h2"], 2)
-    board.progress(planned(), "step 3/6")
-    board.tick()
-    board.ended(Result(planned(), "sealed", 1, 12.34, 6))
-    board.close()
+    console = Console(stream)
+    console.begin(3, 1)
+    console.started(planned(), ["h1", "h2"], 2)
+    console.progress(planned(), "step 3/6")
+    console.tick()
+    console.ended(RunResult(planned(), "sealed", 1, 12.34, 6))
+    console.close()
     lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
     assert lines[0] == "1 of 3 runs are done already"
     assert lines[1] == "cpu-p1w1-1g lenet-b2-s32-momentum-sync 1% #1 (attempt 2): started on h1, h2"
@@ -51,25 +51,27 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
 def test_a_line_that_is_redrawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
-    board = Board(stream)
-    board.begin(4, 1)
-    board.started(planned(), ["h1"], 1)
-    board.progress(planned(), "step 3/6\x1b[2J")
-    board.tick()
+    console = Console(stream)
+    console.begin(4, 1)
+    console.started(planned(), ["h1"], 1)
+    console.progress(planned(), "step 3/6\x1b[2J")
+    console.tick()
     shown = stream.getvalue()
     assert "\r\x1b[K[#####...............] 1 of 4 done" in shown and "step 3/6" in shown
     assert "\x1b[2J" not in shown  # what a model is called must not reach a terminal as a command
-    board.close()
+    console.close()
     assert stream.getvalue().endswith("\r\x1b[K")
 
 
 def test_a_failure_shows_host_command_exit_code_and_last_lines() -> None:
     stream = io.StringIO()
-    board = Board(stream)
+    console = Console(stream)
     words = tuple(f"line {i}" for i in range(30))
-    error = AttemptFailed(f"worker:0 on h2 {ended_how(1)}: it broke", Blame("h2", "worker:0", "python3 -m x", 1, words))
-    board.attempt_failed(planned(), error, 5.0)
-    board.attempt_failed(planned(), RunFailed("no hosts"), None)
+    error = AttemptError(
+        f"worker:0 on h2 {exit_text(1)}: it broke", FailureOrigin("h2", "worker:0", "python3 -m x", 1, words)
+    )
+    console.attempt_failed(planned(), error, 5.0)
+    console.attempt_failed(planned(), RunFailed("no hosts"), None)
     said = stream.getvalue()
     assert "FAILED, again in 5 s: worker:0 on h2 ended with exit code 1: it broke" in said
     assert "command on h2: python3 -m x" in said
@@ -79,9 +81,9 @@ def test_a_failure_shows_host_command_exit_code_and_last_lines() -> None:
 
 def test_the_summary() -> None:
     results = [
-        Result(planned(2), "failed", 2, 3.0, 0, RunFailed("why it failed"), ("h1",)),
-        Result(planned(3), "sealed", 1, 9.0, 6, None, ("h1", "h2")),
-        Result(planned(4), "not done"),
+        RunResult(planned(2), "failed", 2, 3.0, 0, RunFailed("why it failed"), ("h1",)),
+        RunResult(planned(3), "sealed", 1, 9.0, 6, None, ("h1", "h2")),
+        RunResult(planned(4), "not done"),
     ]
     text = summary_text(results)
     assert text.splitlines()[-1] == "1 sealed, 1 not done, 1 failed"
@@ -96,7 +98,7 @@ def test_durations_for_people() -> None:
 
 
 def test_ways_to_end() -> None:
-    assert ended_how(None) == "was not seen to end"
-    assert ended_how(3) == "ended with exit code 3"
-    assert ended_how(-9) == "was killed by SIGKILL"
-    assert ended_how(-99) == "was killed by signal 99"
+    assert exit_text(None) == "was not seen to end"
+    assert exit_text(3) == "ended with exit code 3"
+    assert exit_text(-9) == "was killed by SIGKILL"
+    assert exit_text(-99) == "was killed by signal 99"

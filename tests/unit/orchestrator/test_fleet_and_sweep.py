@@ -15,17 +15,17 @@ from driple.contracts.manifest import FAILED, Manifest
 from driple.contracts.protocol.events import Ready
 from driple.contracts.protocol.message import encode
 from driple.contracts.protocol.requests import Beat, Done, HeardAnswer, ListenAnswer, SendAnswer
-from driple.orchestrator.attempt.data_network import NoShaper
+from driple.orchestrator.attempt.data_network import Shaper
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
-from driple.orchestrator.hosts import host_pool as fleets
+from driple.orchestrator.hosts import host_pool as host_pools
 from driple.orchestrator.hosts.agent_file import BOOTSTRAP, AgentFile
-from driple.orchestrator.hosts.backends import Cluster
 from driple.orchestrator.hosts.base import Finished
-from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.host_pool import HostPool
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import Provenance
-from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
+from driple.orchestrator.sweep.scheduler import RunResult, Sweep, SweepOptions, only_sweep
 
 AGENT = AgentFile(b"agent", "0" * 64)
 ABOUT: dict[str, Any] = {
@@ -114,12 +114,12 @@ class Quiet:
         self.failures.append((error, again_in_s))
         self.on_failure()
 
-    def ended(self, result: Result) -> None: ...
+    def ended(self, result: RunResult) -> None: ...
     def tick(self) -> None: ...
 
 
 class World:
-    """Three hosts, an experiment of two runs of two hosts each, and troubles by host."""
+    """Three hosts, an experiment of two runs of two hosts each, and problems by host."""
 
     def __init__(self, folder: Path, answer: Callable[[dict[str, object]], object] = lambda asked: None) -> None:
         (folder / "hosts.yaml").write_text("hosts: {h1: , h2: , h3: }\n")
@@ -128,22 +128,22 @@ class World:
             "workloads: [{model: lenet, image_size: 32, batch_size: [1, 2]}]\n"
         )
         self.experiment: Experiment = load_experiment(folder / "e.yaml")
-        self.troubles: dict[str, HostError | None] = {}
+        self.problems: dict[str, HostError | None] = {}
         specs = {spec.name: spec for spec in self.experiment.inventory.hosts}
 
         def connect(spec: HostSpec) -> FakeHost:
-            return FakeHost(spec.name, self.troubles, answer)
+            return FakeHost(spec.name, self.problems, answer)
 
-        self.fleet = Fleet(specs, connect, AGENT, "tests")
-        self.cluster = Cluster("ssh", specs, connect, NoShaper(), None)
+        self.pool = HostPool(specs, connect, AGENT, "tests")
+        self.cluster = Cluster("ssh", specs, connect, Shaper(), None)
         self.output = folder / "traces"
         self.seen = Quiet()
 
-    def sweep(self, *, patience_s: float = 600.0, fail_fast: bool = False) -> list[Result]:
-        options = Options(output=self.output, host_patience_s=patience_s, fail_fast=fail_fast)
+    def sweep(self, *, patience_s: float = 600.0, fail_fast: bool = False) -> list[RunResult]:
+        options = SweepOptions(output=self.output, host_patience_s=patience_s, fail_fast=fail_fast)
         runs = plan(self.experiment)
         made = Sweep(
-            self.experiment, runs, self.cluster, self.fleet, options, self.seen, Provenance({"agent": "0"}, None)
+            self.experiment, runs, self.cluster, self.pool, options, self.seen, Provenance({"agent": "0"}, None)
         )
         with only_sweep(self.output, self.experiment.name):
             return made.go()
@@ -151,48 +151,48 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(fleets, "ASIDE_S", 0.05)
+    monkeypatch.setattr(host_pools, "ASIDE_S", 0.05)
     return World(tmp_path)
 
 
 def test_a_station_opens_through_the_noise_of_a_login_shell(world: World) -> None:
-    stations = world.fleet.stations(["h1", "h2"])
+    stations = world.pool.stations(["h1", "h2"])
     assert sorted(stations) == ["h1", "h2"] and stations["h1"].facts.work == "/w"
-    assert world.fleet.stations(["h1"])["h1"] is stations["h1"]
-    world.fleet.close()
+    assert world.pool.stations(["h1"])["h1"] is stations["h1"]
+    world.pool.close()
     with pytest.raises(HostLost, match="closed"):
         stations["h1"].ask(Beat())
 
 
 def test_a_host_that_is_lost_is_set_aside_and_tried_again(world: World) -> None:
-    world.troubles["h1"] = HostLost("h1: no route")
+    world.problems["h1"] = HostLost("h1: no route")
     with pytest.raises(HostLost, match="no route"):
-        world.fleet.stations(["h1", "h2"])
-    assert [spec.name for spec in world.fleet.free()] == ["h2", "h3"]
-    assert len(world.fleet.hopeful(600)) == 3 and len(world.fleet.hopeful(0)) == 2
-    assert "h1: lost for" in world.fleet.troubles()[0]
-    world.troubles["h1"] = None
-    assert "h1" in world.fleet.stations(["h1"])
-    assert world.fleet.troubles() == []
+        world.pool.stations(["h1", "h2"])
+    assert [spec.name for spec in world.pool.free()] == ["h2", "h3"]
+    assert len(world.pool.usable_later(600)) == 3 and len(world.pool.usable_later(0)) == 2
+    assert "h1: lost for" in world.pool.problems()[0]
+    world.problems["h1"] = None
+    assert "h1" in world.pool.stations(["h1"])
+    assert world.pool.problems() == []
 
 
 def test_a_host_that_refuses_is_not_tried_again(world: World) -> None:
-    world.troubles["h1"] = HostRefused("h1: wrong key")
+    world.problems["h1"] = HostRefused("h1: wrong key")
     with pytest.raises(HostRefused):
-        world.fleet.stations(["h1"])
-    assert [spec.name for spec in world.fleet.hopeful(600)] == ["h2", "h3"]
-    assert world.fleet.troubles() == ["h1: wrong key"]
+        world.pool.stations(["h1"])
+    assert [spec.name for spec in world.pool.usable_later(600)] == ["h2", "h3"]
+    assert world.pool.problems() == ["h1: wrong key"]
 
 
 def test_when_no_host_is_left_runs_fail_with_the_reason(world: World) -> None:
-    world.troubles |= {name: HostRefused(f"{name}: wrong key") for name in ("h1", "h2", "h3")}
+    world.problems |= {name: HostRefused(f"{name}: wrong key") for name in ("h1", "h2", "h3")}
     results = world.sweep()
     assert [result.status for result in results] == ["failed", "failed"]
     assert "wrong key" in str(results[1].failure)
 
 
 def test_runs_wait_for_hosts_no_longer_than_asked(world: World) -> None:
-    world.troubles |= {name: HostLost(f"{name}: no route") for name in ("h1", "h2", "h3")}
+    world.problems |= {name: HostLost(f"{name}: no route") for name in ("h1", "h2", "h3")}
     results = world.sweep(patience_s=0.3)
     assert [result.status for result in results] == ["failed", "failed"]
     assert "no route" in str(results[0].failure)
@@ -217,13 +217,13 @@ def test_a_failed_attempt_is_repeated_with_longer_pauses_and_leaves_its_reason(t
 
 def test_fail_fast_ends_with_the_first(tmp_path: Path) -> None:
     world = World(tmp_path, lambda asked: {"error": "no"} if asked["do"] == "look" else None)
-    world.fleet.lend(["h3"])  # so that only one run goes at a time
+    world.pool.lend(["h3"])  # so that only one run goes at a time
     results = world.sweep(fail_fast=True)
     assert sorted(result.status for result in results) == ["failed", "not done"]
 
 
 def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "ASIDE_S", 0.05)
+    monkeypatch.setattr(host_pools, "ASIDE_S", 0.05)
     lost = [HostLost("h1: cut off") for _ in range(5)]  # more often than a run is tried
 
     def answer(asked: dict[str, object]) -> object:

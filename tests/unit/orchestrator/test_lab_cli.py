@@ -30,7 +30,7 @@ def no_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["up", "--disk-mb", "0"], "disk_mb: expected 1 to 1000000, got 0"),
         (["up", "--name", "My Lab"], "name of a lab: expected a-z, 0-9 and '-'"),
         (["up", "--host", "3"], "driple-lab: error: unrecognized arguments: --host 3"),
-        (["down"], "no lab 'lab' is up (none is up); `driple-lab up` makes one"),
+        (["down"], "no lab 'lab' is up (none is up); `driple-lab up` creates one"),
         (["exec", "lab1", "--", "true"], "no lab 'lab' is up"),
         (["status", "--name", "other"], "no lab 'other' is up"),
         (["dwon"], "driple-lab: error: argument PART: invalid choice: 'dwon'"),

@@ -14,7 +14,7 @@ import pytest
 from driple.contracts.errors import BadInput, RunFailed
 from driple.orchestrator.lab import control_messages, tools
 from driple.orchestrator.lab import lab_folder as folders
-from driple.orchestrator.lab.lab_client import Lab, LabImpossible
+from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_a_folder_is_private_and_lives_as_long_as_its_lock() -> None:
         assert folders.living() == [folder] and folders.name_of(folder) == "mine"
         with pytest.raises(BadInput, match="the lab 'mine' is up already"), folders.made(folder):
             pass
-        # A child that has inherited the lock keeps the lab alive, as a keeper does.
+        # A child that has inherited the lock keeps the lab alive, as a supervisor does.
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])
     assert folders.living() == [folder]
     child.communicate(b"\n")
@@ -118,7 +118,7 @@ def test_a_keeper_is_reached_however_long_the_path_is(tmp_path: Path) -> None:
 
 def test_a_missing_sshd_is_one_sentence_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "find", lambda name: None if name == "sshd" else f"/bin/{name}")
-    with pytest.raises(LabImpossible, match="^no lab: sshd not installed; install openssh-server$") as caught:
+    with pytest.raises(LabUnavailableError, match="^no lab: sshd not installed; install openssh-server$") as caught:
         Lab.start(hosts=1)
     assert isinstance(caught.value, RunFailed)
 

@@ -12,9 +12,9 @@ import pytest
 from driple.contracts.errors import BadInput
 from driple.orchestrator.lab import ssh_config, sshd
 from driple.orchestrator.lab.layout import (
-    KEEPER_ADDRESS,
     LINKS,
     MAX_HOSTS,
+    SUPERVISOR_ADDRESS,
     LabFiles,
     LabPlan,
     data_address,
@@ -32,7 +32,7 @@ def plan_of(**changes: Any) -> LabPlan:
 
 def test_every_host_has_addresses_and_names_that_nobody_else_has() -> None:
     numbers = range(1, MAX_HOSTS + 1)
-    addresses = [data_address(n) for n in numbers] + [management_address(n) for n in numbers] + [KEEPER_ADDRESS]
+    addresses = [data_address(n) for n in numbers] + [management_address(n) for n in numbers] + [SUPERVISOR_ADDRESS]
     assert len(set(addresses)) == 2 * MAX_HOSTS + 1
     assert all(0 < int(part) < 255 for address in addresses for part in address.split(".") if part != "0")
     assert len({hardware_address(n, link) for n in numbers for link in LINKS}) == 2 * MAX_HOSTS

@@ -11,7 +11,7 @@ from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.data_network import NOTHING, Links, NoShaper, TcShaper, probe, tc_ways
+from driple.orchestrator.attempt.data_network import NOTHING, Links, Shaper, TcShaper, probe, tc_ways
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient
@@ -73,7 +73,7 @@ def spec(network: NetworkCondition = NOTHING) -> RunSpec:
 
 
 def test_an_address_is_the_inventorys_or_that_of_the_connection() -> None:
-    links = Links(NoShaper(), {"h1": host("h1", address="198.51.100.1"), "h2": host("h2")})
+    links = Links(Shaper(), {"h1": host("h1", address="198.51.100.1"), "h2": host("h2")})
     first, second = FakeClient("h1"), FakeClient("h2")
     assert links.data_address(LINK, cast("AgentClient", first)) == "198.51.100.1"
     assert links.data_address(LINK, cast("AgentClient", second)) == "192.0.2.2"
@@ -94,14 +94,14 @@ def test_an_address_is_the_inventorys_or_that_of_the_connection() -> None:
 def test_whose_traffic_is_read_where(
     setting: Setting, link: dict[str, str], tasks: int, way: str, expected: str
 ) -> None:
-    links = Links(NoShaper(), {"h1": host("h1", **link)})
+    links = Links(Shaper(), {"h1": host("h1", **link)})
     nics = {"lo": ("127.0.0.1",), "eth1": ("192.0.2.1",), "eth7": ()}
     station = cast("AgentClient", FakeClient("h1", nics))
     assert links.traffic_source(setting, station, tasks, way) == expected
 
 
 def test_an_interface_that_has_not_the_address_is_told() -> None:
-    links = Links(NoShaper(), {"h1": host("h1", nic="eth7")})
+    links = Links(Shaper(), {"h1": host("h1", nic="eth7")})
     nics: dict[str, tuple[str, ...]] = {"eth1": ("192.0.2.1",), "eth7": ()}
     with pytest.raises(HostError, match="'eth7' in the inventory.*'eth1'"):
         links.traffic_source(LINK, cast("AgentClient", FakeClient("h1", nics)), 1, WARM)
@@ -116,7 +116,7 @@ def test_a_qdisc_of_somebody_else_is_left_alone() -> None:
 
 
 def test_an_interface_that_is_not_there_is_told() -> None:
-    links = Links(NoShaper(), {"h1": host("h1", nic="eth9")})
+    links = Links(Shaper(), {"h1": host("h1", nic="eth9")})
     station = cast("AgentClient", FakeClient("h1", {"lo": (), "eth0": ()}))
     with pytest.raises(HostError, match="h1: has no interface 'eth9'.*eth0"):
         links.traffic_source(LINK, station, 1, WARM)
@@ -177,4 +177,4 @@ def test_the_words_of_tc() -> None:
 def test_one_host_has_no_link_to_probe() -> None:
     assert probe(stations(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
     with pytest.raises(RunFailed, match="no link"):
-        NoShaper().shape(NetworkCondition(loss_pct=1), LINK, {})
+        Shaper().shape(NetworkCondition(loss_pct=1), LINK, {})

@@ -1,4 +1,4 @@
-"""A lab, its fleet and sweeps on it, in this process: TensorFlow is loaded once for many runs."""
+"""A lab, its pool and sweeps on it, in this process: TensorFlow is loaded once for many runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from driple.orchestrator.attempt.attempt import Attempt
 from driple.orchestrator.config.experiment import load_experiment
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_file import AgentFile
-from driple.orchestrator.hosts.backends import Cluster, lab_cluster
 from driple.orchestrator.hosts.base import Host
-from driple.orchestrator.hosts.host_pool import Fleet
+from driple.orchestrator.hosts.host_pool import HostPool
+from driple.orchestrator.hosts.lab_backend import lab_cluster
+from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.lab.lab_client import Lab
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.planning.resume import sealed_runs
 from driple.orchestrator.sweep.provenance import provenance
-from driple.orchestrator.sweep.scheduler import Options, Result, Sweep, only_sweep
+from driple.orchestrator.sweep.scheduler import RunResult, Sweep, SweepOptions, only_sweep
 
 SETTING = "cpu-p1w2-1g"
 HOSTS = 3
@@ -72,7 +73,7 @@ class Seen:
         if self.after_failure is not None:
             self.after_failure()
 
-    def ended(self, result: Result) -> None: ...
+    def ended(self, result: RunResult) -> None: ...
 
     def tick(self) -> None: ...
 
@@ -85,12 +86,12 @@ class Seen:
 
 
 class Rig:
-    """One lab for all tests. A fleet that a test has spoilt is replaced."""
+    """One lab for all tests. A pool that a test has spoilt is replaced."""
 
     def __init__(self, lab: Lab, agent: AgentFile) -> None:
         self.lab = lab
         self.agent = agent
-        self.fleet: Fleet | None = None
+        self.pool: HostPool | None = None
         self.cluster: Cluster | None = None
 
     def sweep(
@@ -106,7 +107,7 @@ class Rig:
         cold: bool = False,
         setting: str = SETTING,
         connect: Callable[[HostSpec], Host] | None = None,
-    ) -> tuple[list[Result], Seen]:
+    ) -> tuple[list[RunResult], Seen]:
         """Does what is not done of a small experiment."""
         file = folder / "faults.yaml"
         text = EXPERIMENT.format(setting=setting, workload=workload, length=length, retries=retries, step=step)
@@ -115,15 +116,15 @@ class Rig:
         runs = plan(experiment)
         output = folder / "traces"
         self.cluster = lab_cluster(self.lab, experiment)
-        if self.fleet is None:
-            self.fleet = Fleet(self.cluster.specs, connect or self.cluster.connect, self.agent, "tests")
+        if self.pool is None:
+            self.pool = HostPool(self.cluster.specs, connect or self.cluster.connect, self.agent, "tests")
         seen = Seen(during, after_failure)
         with only_sweep(output, experiment.name):
             fetch.remove_partials(output, experiment.name)
             done = sealed_runs(output, experiment.name, [run.id for run in runs])
             to_do = [run for run in runs if run.id not in done]
-            options = Options(output=output, cold=cold)
-            sweep = Sweep(experiment, to_do, self.cluster, self.fleet, options, seen, provenance(self.agent.sha256))
+            options = SweepOptions(output=output, cold=cold)
+            sweep = Sweep(experiment, to_do, self.cluster, self.pool, options, seen, provenance(self.agent.sha256))
             seen.sweep = sweep
             results = sweep.go()
         assert not seen.trouble, seen.trouble
@@ -155,9 +156,9 @@ class Rig:
         return found
 
     def close(self) -> None:
-        if self.fleet is not None:
-            self.fleet.close()
-            self.fleet = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
 
 def attempt_of(sweep: Sweep) -> Attempt:

@@ -1,0 +1,98 @@
+"""Every command in an installation without extras: one line that names the extra, exit code 2, and no files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driple.contracts.command_guard import EXTRAS, missing_extra
+from driple.contracts.manifest import SEALED, Manifest
+from driple.contracts.run_spec import Measurement, RunSpec, Workload
+from driple.contracts.setting import Setting
+
+PROGRAM = """if True:
+    import importlib, sys
+
+    class Blocker:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] in BLOCKED:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    BLOCKED = set(sys.argv[2].split(","))
+    sys.meta_path.insert(0, Blocker())
+    sys.exit(importlib.import_module(sys.argv[1]).main(sys.argv[3:]))
+"""
+ALL = ",".join(EXTRAS)
+RUN = RunSpec(
+    setting=Setting.parse("cpu-p0w1-1g"),
+    workload=Workload("ncf", "movielens", 2, strategy="allreduce"),
+    measurement=Measurement(steps=1),
+    together=(("worker:0",),),
+)
+PREDICT = "--setting cpu-p2w2-1g resnet56 --batch-size 64 --inspectors {checkout}/inspectors"
+GRAPH = "graph --model resnet20 --batch-size 2 --setting cpu-p1w1-1g --out g.parquet"
+
+
+def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-c", PROGRAM, f"driple.{command}", blocked, *argv]
+    return subprocess.run(program, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "blocked", "extra"),
+    [
+        ("pipeline.cli_metrics", "{data}/gpu.csv", ALL, "pipeline"),
+        ("pipeline.cli_metrics", "{data}/gpu.csv", "numpy", "pipeline"),
+        ("pipeline.cli_metrics", "{data}/gpu.csv --plot a.png", "matplotlib", "pipeline"),
+        ("pipeline.cli", "{data}", ALL, "pipeline"),
+        ("pipeline.cli", "{data}", "pyarrow", "pipeline"),
+        ("pipeline.cli", "{data} --engine dask://127.0.0.1:1", "dask,distributed", "dask"),
+        ("pipeline.cli_report", "{data}", ALL, "pipeline"),
+        ("inspector.cli_train", "--setting cpu-p2w2-1g --datasets {data}", ALL, "inspector"),
+        ("inspector.cli_train", "--setting cpu-p2w2-1g --datasets {data}", "torch", "inspector"),
+        ("inspector.cli_predict", PREDICT, ALL, "predict"),
+        ("inspector.cli_predict", PREDICT, "torch", "predict"),
+        ("orchestrator.cli", "{data}/e.yaml --done {data}", ALL, "pipeline"),
+        ("workloads.cli", GRAPH, ALL, "workloads"),
+    ],
+)
+def test_a_missing_extra_is_one_line(
+    tmp_path: Path, checkout: Path, command: str, arguments: str, blocked: str, extra: str
+) -> None:
+    data, folder = tmp_path / "data", tmp_path / "folder"
+    data.mkdir()
+    folder.mkdir()
+    (data / "gpu.csv").write_text("time,value\n0,1\n1,0\n2,1\n3,0\n")
+    (data / "cpu-p2w2-1g.parquet").write_bytes(b"")
+    (data / "e.yaml").write_text("setting: cpu-p2w2-1g\nsteps: 1\nworkloads: [{model: ncf}]\n")
+    (data / "run").mkdir()
+    Manifest(run=RUN, run_id=RUN.id, status=SEALED).write(data / "run" / "run.json")
+    before = sorted(data.rglob("*"))
+    done = run_without(folder, command, blocked, *arguments.format(data=data, checkout=checkout).split())
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert len(done.stderr.splitlines()) == 1 and f"pip install 'driple[{extra}]'" in done.stderr
+    assert list(folder.iterdir()) == [] and sorted(data.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("orchestrator.cli", "--list-models"),
+        ("orchestrator.cli_lab", "--help"),
+        ("agents.cli", "--help"),
+        *((f"pipeline.{name}", "--help") for name in ("cli", "cli_metrics", "cli_report")),
+        *((f"inspector.{name}", "--help") for name in ("cli_train", "cli_predict")),
+        ("workloads.cli", "models"),
+    ],
+)
+def test_help_and_lists_need_no_extra(tmp_path: Path, command: str, arguments: str) -> None:
+    done = run_without(tmp_path, command, ALL, *arguments.split())
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+def test_a_module_that_no_extra_installs_is_a_bug() -> None:
+    assert missing_extra(ModuleNotFoundError("x", name="driple.pipeline.nothing")) is None
+    assert missing_extra(ModuleNotFoundError("x")) is None

@@ -30,8 +30,8 @@ def frequencies(ops: Sequence[str], table: Mapping[str, float]) -> list[float]:
     """The frequency of each op by the table.
 
     An op that is not in the table gets the frequency of its relative: the same name without the version suffix
-    (`AddV2`, `Add`) and without the prefix `Resource` (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, the one with the
-    highest version. An op without a relative gets 0.
+    (`AddV2`, `Add`) and without the prefix `Resource` (`ResourceApplyAdam`, `ApplyAdam`); of several relatives, the one
+    with the highest version. An op without a relative gets 0.
     """
     found = {op: float(table[op]) for op in set(ops) if op in table}
     missing = set(ops) - set(found)

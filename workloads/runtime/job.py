@@ -1,4 +1,4 @@
-"""The job file: read and checked whole, before TensorFlow is loaded and before a port is opened."""
+"""Reads and checks job files, before TensorFlow is loaded and before a port is opened."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ LIMITS: dict[str, tuple[float, int]] = {
     "sequence_length": (1, 65536),
     "width": (0.01, 64),
 }
-"""Beyond these are slips of the pen. The upper ends are those of the experiment language, which has none for batches;
-the least image of a model is in its entry of the registry."""
+"""Values outside of these ranges are typing errors. The smallest image of a model is in its entry of the registry."""
 
 MOST_TOKENS = 2**31 - 1
-"""In a batch: TensorFlow counts them in 32 bits."""
+"""Limit per batch: TensorFlow counts tokens in 32 bits."""
 
 
 def read_job(path: Path) -> JobSpec:
     """The job of a file.
 
     Raises:
-        BadInput: the file cannot be read, is no job, or names something that does not exist.
+        BadInput: the file cannot be read, is not a job, or has unknown names.
     """
     return read_json_file(path, _job)
 
@@ -50,7 +49,7 @@ def _job(value: Any) -> JobSpec:
 
 
 def check_job(job: JobSpec) -> None:
-    """Refuses what no task could run, with the nearest right name."""
+    """Raises BadInput for a job that no task could run."""
     setting, workload = job.run.setting, job.run.workload
     check_workload(workload)
     fault = STRATEGIES[workload.strategy].fault(setting.servers)
@@ -67,7 +66,7 @@ def check_job(job: JobSpec) -> None:
 
 
 def check_workload(workload: Workload) -> None:
-    """Refuses names outside the closed lists and sizes that are none."""
+    """Raises BadInput for unknown names and sizes out of range."""
     if not own_model(workload):
         find_model(workload.model)
     for kind, name, known in (
@@ -107,20 +106,18 @@ def workload_of(
     sharding: str = "balanced",
     strategy: str = "ps",
 ) -> Workload:
-    """A workload from what a person says, with ordinary sizes where nothing is said.
+    """A workload with the default sizes of the model where none are given.
 
     Args:
         model: a name of the zoo or `file.py:function`.
-        dataset: None for the model's ordinary one.
+        dataset: None for the default of the model.
         size: image side or sequence length.
-        code_path: of the user's own model, for its hash.
+        code_path: file of the user's own model; its hash becomes part of the workload.
     """
     known = None if ":" in model else find_model(model)
     if dataset is None:
         if known is None:
-            raise BadInput(
-                f"{shown(model)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})"
-            )
+            raise BadInput(f"{shown(model)} is your own model: name its dataset with --dataset ({', '.join(DATASETS)})")
         dataset = known.datasets[0]
     if dataset not in DATASETS:
         raise UnknownName("dataset", dataset, tuple(DATASETS))
@@ -128,7 +125,7 @@ def workload_of(
     if size is None:
         size = ordinary_size(known, reads)
     elif reads.kind == RATING:
-        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; leave it out")
+        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; omit it")
     workload = Workload(
         model=model,
         dataset=dataset,
@@ -147,7 +144,7 @@ def workload_of(
 
 
 def job_without_hosts(setting: Setting, workload: Workload, seed: int = 1, code_path: str | None = None) -> JobSpec:
-    """A job that is built and never run: its addresses lead nowhere."""
+    """A job for graph extraction, with addresses that are never used."""
     gpu = None if setting.device == CPU else 0
     job = JobSpec(
         run=RunSpec(setting, workload, Measurement(steps=1), together=(setting.tasks,), seed=seed),

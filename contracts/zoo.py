@@ -1,7 +1,7 @@
-"""The closed list of datasets and models: names, families and ordinary sizes. How they are built is in workloads/.
+"""Datasets and models of the zoo: names, families and default sizes. workloads/ has their builders.
 
-It is vocabulary and not code so that an experiment file with a wrong name is refused on the controller, with the
-nearest right one, and so that splits by architecture need no TensorFlow.
+The table is here so that the controller can reject an unknown name, and so that splits by architecture need no
+TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ RATING = "rating"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a model reads."""
+    """A dataset that models are trained on."""
 
     name: str
     kind: str
     """`image`, `sequence` or `rating`."""
     size: Optional[int]
-    """Ordinary image side in pixels, or sequence length in tokens; None where there is no such thing."""
+    """Default image side in pixels or sequence length in tokens; None if it has neither."""
     classes: int
     """Labels of an image set, vocabulary of a text, items of a rating table."""
 
@@ -35,11 +35,11 @@ class Model:
 
     name: str
     family: str
-    """What a split by architecture must not put on both sides."""
+    """Models of a family are never on both sides of a split by architecture."""
     datasets: Tuple[str, ...]
-    """What it can be trained on, the ordinary one first."""
+    """Datasets it can be trained on, the default first."""
     size: Optional[int] = None
-    """Ordinary input size where it differs from the dataset's."""
+    """Default input size if it differs from that of the dataset."""
 
 
 DATASETS: Dict[str, Dataset] = {
@@ -84,25 +84,25 @@ MODELS: Dict[str, Model] = {
     )
 }
 
-MAX_BATCH_SIZE = 2**24
+MAX_BATCH = 2**24
 """Larger ones are typing errors."""
 
 OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")
 
 
 def find_model(name: str) -> Model:
-    """The model of that name, or an error with the nearest one and the whole list."""
+    """The model of that name; raises UnknownName with the nearest name and the list."""
     if name not in MODELS:
         raise UnknownName("model", name, tuple(MODELS))
     return MODELS[name]
 
 
 def ordinary_size(model: Optional[Model], dataset: Dataset) -> Optional[int]:
-    """Image side or sequence length of `model` on `dataset` where the user says nothing.
+    """Default image side or sequence length of `model` on `dataset`.
 
     Args:
         model: None for a user's own model.
-        dataset: what it reads.
+        dataset: the dataset.
     """
     if model is not None and model.size is not None and dataset.name == model.datasets[0]:
         return model.size

@@ -10,19 +10,11 @@ from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES
-from driple.contracts.zoo import (
-    DATASETS,
-    MAX_BATCH_SIZE,
-    MODELS,
-    OPTIMISERS,
-    RATING,
-    SEQUENCE,
-    find_model,
-    ordinary_size,
-)
+from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
+from driple.workloads.models.registry import is_custom
 
 LIMITS: dict[str, tuple[float, int]] = {
-    "batch_size": (1, MAX_BATCH_SIZE),
+    "batch_size": (1, MAX_BATCH),
     "image_size": (1, 4096),
     "sequence_length": (1, 65536),
     "width": (0.01, 64),
@@ -55,7 +47,7 @@ def check_job(job: JobSpec) -> None:
     fault = STRATEGIES[workload.strategy].fault(setting.servers)
     if fault is not None:
         raise BadInput(f"{setting}: {fault}")
-    if own_model(workload) and job.code_path is None:
+    if is_custom(workload.model) and job.code_path is None:
         raise BadInput(f"model {shown(workload.model)} is the user's own, and the job has no code_path")
     for task in job.tasks:
         host, _, port = task.address.rpartition(":")
@@ -67,7 +59,7 @@ def check_job(job: JobSpec) -> None:
 
 def check_workload(workload: Workload) -> None:
     """Raises BadInput for unknown names and sizes out of range."""
-    if not own_model(workload):
+    if not is_custom(workload.model):
         find_model(workload.model)
     for kind, name, known in (
         ("dataset", workload.dataset, tuple(DATASETS)),
@@ -75,7 +67,7 @@ def check_workload(workload: Workload) -> None:
     ):
         if name not in known:
             raise UnknownName(kind, name, known)
-    if not own_model(workload) and workload.dataset not in MODELS[workload.model].datasets:
+    if not is_custom(workload.model) and workload.dataset not in MODELS[workload.model].datasets:
         datasets = ", ".join(MODELS[workload.model].datasets)
         raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")
     for name, (least, most) in LIMITS.items():
@@ -86,11 +78,6 @@ def check_workload(workload: Workload) -> None:
     if workload.batch_size * length > MOST_TOKENS:
         most = MOST_TOKENS // length
         raise BadInput(f"batch_size: expected at most {most} sequences of {length}, got {workload.batch_size}")
-
-
-def own_model(workload: Workload) -> bool:
-    """Whether the model is `file.py:function`."""
-    return ":" in workload.model
 
 
 def workload_of(
@@ -114,7 +101,7 @@ def workload_of(
         size: image side or sequence length.
         code_path: file of the user's own model; its hash becomes part of the workload.
     """
-    known = None if ":" in model else find_model(model)
+    known = None if is_custom(model) else find_model(model)
     if dataset is None:
         if known is None:
             raise BadInput(f"{shown(model)} is your own model: name its dataset with --dataset ({', '.join(DATASETS)})")
@@ -124,7 +111,7 @@ def workload_of(
     reads = DATASETS[dataset]
     if size is None:
         size = ordinary_size(known, reads)
-    elif reads.kind == RATING:
+    elif reads.kind not in (IMAGE, SEQUENCE):
         raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; omit it")
     workload = Workload(
         model=model,
@@ -135,7 +122,7 @@ def workload_of(
         width=width,
         strategy=strategy,
         sharding=sharding,
-        image_size=size if reads.kind == "image" else None,
+        image_size=size if reads.kind == IMAGE else None,
         sequence_length=size if reads.kind == SEQUENCE else None,
         code_sha256=_sha256(code_path) if code_path else None,
     )

@@ -5,7 +5,7 @@
     europarl  line-aligned plain text: NAME.src beside NAME.tgt, or europarl-v7.xx-en.xx beside europarl-v7.xx-en.en
 
 The files may be in the folder of the archive (cifar-10-batches-bin, train). Words become tokens by their hash modulo
-the vocabulary size, so no vocabulary is needed. Files are checked before anything is built; each worker shuffles its own.
+the vocabulary size, so no vocabulary is needed. Files are checked before anything is built. Each worker shuffles.
 """
 
 from __future__ import annotations

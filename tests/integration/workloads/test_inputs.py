@@ -186,7 +186,7 @@ def test_aligned_text(tmp_path: Path, names: tuple[str, str]) -> None:
         ("resnet20", {"data_batch_1.bin": b"\xc8" * 3073}, "label 200 found, CIFAR-10 has 0 to 9"),
         ("lenet", {}, "expected a folder of JPEG files for each of 1 to 1000 classes, found 0 folders"),
         ("lenet", {"n01/readme.txt": b"?"}, "expected JPEG files .*, found none"),
-        ("lenet", {"n01/1.jpg": b"GIF89a"}, "1.jpg: expected a JPEG file"),
+        ("lenet", {"n01/1.jpg": b"GIF89a"}, "1.jpg: not a JPEG file"),
         ("nmt_small", {"a.txt": b"one\n"}, r"expected line-aligned text, NAME\.src beside NAME\.tgt"),
         ("nmt_small", {"a.src": b"one\n"}, "expected its translation in .*a.tgt, which does not exist"),
         ("nmt_small", {"a.src": b"one\ntwo\n", "a.tgt": b"un\n"}, "has 2 lines and .* 1: expected the same number"),

@@ -66,7 +66,7 @@ def translate(
 
 
 def gpt2(inputs: Inputs, hyper: Hyper, *, units: int = 768, heads: int = 12, depth: int = 12) -> Tensor:
-    """GPT-2 (Radford et al. 2019): decoder only, with learned positions. It reads `target` and predicts the next token."""
+    """GPT-2 (Radford et al. 2019): decoder only, with learned positions. Reads `target`, predicts the next token."""
     units = hyper.channels(units, 2 * heads)
     table = SharedEmbedding(hyper.classes, units)
     parts = _Parts(hyper.batch_size, units, heads, dropout=0.1)

@@ -83,7 +83,7 @@ MODELS: Dict[str, Model] = {
     )
 }
 
-MAX_BATCH_SIZE = 2**24
+MAX_BATCH = 2**24
 """Larger ones are typing errors."""
 
 OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")

@@ -1,1 +1,1 @@
-"""What runs on a host to train."""
+"""Training on a host: models, strategies, frameworks, and the extraction of graphs."""

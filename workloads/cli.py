@@ -1,4 +1,4 @@
-"""The node-local command of a host that trains: one task of a job, graphs, the warm host, the list of models."""
+"""Command of a host that trains: runs a task of a job, extracts graphs, runs the fork server, lists the models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROG = "python -m driple.workloads.cli"
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parses, calls, gives the exit code: 0 fine, 1 a run failed, 2 bad input."""
+    """Returns the exit code: 0 success, 1 a run failed, 2 bad input."""
     arguments = _parser().parse_args(argv)
     run: int = arguments.run(arguments)
     return run
@@ -28,47 +28,51 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = CommandParser(
         prog=PROG,
-        description="Runs on a host that trains: one ps or worker of a job, a model's graph, a warm host.",
+        description="Runs on a training host: a task of a job, the extraction of a model's graph, or the fork server.",
         example=f"{PROG} graph --model resnet20 --batch-size 32 --setting cpu-p2w2-1g --update sync --out g.parquet",
     )
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
     _task_arguments(parts.add_parser("task", help="run one task of a job"))
     _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
-    warm = parts.add_parser("warm", help="import TensorFlow once, then fork the tasks that stdin asks for")
+    warm = parts.add_parser("warm", help="fork server: load TensorFlow once, then fork the tasks requested on stdin")
     warm.set_defaults(run=_warm)
-    models = parts.add_parser("models", help="list the zoo")
+    models = parts.add_parser("models", help="list the models of the zoo")
     models.set_defaults(run=_models)
     return parser
 
 
 def _task_arguments(part: argparse.ArgumentParser) -> None:
-    part.add_argument("--job", type=Path, required=True, help="the job file that every task of the job reads")
-    part.add_argument("--task", required=True, help="which one this is: ps:0, worker:1, ...")
+    part.add_argument("--job", type=Path, required=True, help="job file; all tasks of a job read the same file")
+    part.add_argument("--task", required=True, help="name of this task: ps:0, worker:1, ...")
     part.add_argument("--out", type=Path, required=True, help="folder for steps.jsonl, ready.json and finished.json")
-    part.add_argument("--graph", type=Path, help="a worker leaves the graph that ran here")
-    part.add_argument("--watch-stdin", action="store_true", help="end when stdin closes, so as never to be left behind")
+    part.add_argument("--graph", type=Path, help="file for the graph that a worker trained")
+    part.add_argument(
+        "--watch-stdin", action="store_true", help="end when stdin closes, with the process that started it"
+    )
     part.set_defaults(run=_task)
 
 
 def _graph_arguments(part: argparse.ArgumentParser) -> None:
     source = part.add_mutually_exclusive_group(required=True)
     source.add_argument(
-        "--model", nargs="+", help="names of the zoo, or file.py:function; for several, --out is a folder"
+        "--model", nargs="+", help="names of the zoo, or file.py:function; with several, --out is a folder"
     )
     source.add_argument("--all", action="store_true", help="every model of the zoo; --out is a folder")
-    source.add_argument("--job", type=Path, help="the worker of a job file")
-    source.add_argument("--graphdef", type=Path, help="a GraphDef of your own: .pb, or .pbtxt")
-    part.add_argument("--out", type=Path, required=True, help="the Parquet file, or the folder for --all")
-    part.add_argument("--setting", default="cpu-p1w1-1g", help="such as v100-p2w2-pcie (%(default)s)")
-    part.add_argument("--task", default="worker:0", help="whose graph (%(default)s)")
-    part.add_argument("--batch-size", type=int, default=32, help="examples a worker takes in a step (%(default)s)")
-    part.add_argument("--dataset", help=f"one of {', '.join(DATASETS)}; the model's ordinary one if not said")
-    part.add_argument("--size", type=int, help="image side or sequence length")
-    part.add_argument("--width", type=float, default=1.0, help="multiplier of channels or units (%(default)s)")
-    part.add_argument("--optimiser", choices=OPTIMISERS, default="momentum", help="(%(default)s)")
-    part.add_argument("--update", choices=UPDATES, default="sync", help="(%(default)s)")
-    part.add_argument("--sharding", choices=SHARDINGS, default="balanced", help="(%(default)s)")
-    part.add_argument("--jobs", type=int, default=1, help="processes for several models (%(default)s)")
+    source.add_argument("--job", type=Path, help="use the workload and setting of a job file")
+    source.add_argument("--graphdef", type=Path, help="convert a GraphDef (.pb or .pbtxt)")
+    part.add_argument("--out", type=Path, required=True, help="Parquet file to write; a folder with --all")
+    part.add_argument("--setting", default="cpu-p1w1-1g", help="setting such as v100-p2w2-pcie (default: %(default)s)")
+    part.add_argument("--task", default="worker:0", help="worker whose graph is written (default: %(default)s)")
+    part.add_argument("--batch-size", type=int, default=32, help="examples per worker and step (default: %(default)s)")
+    part.add_argument("--dataset", help=f"one of {', '.join(DATASETS)}; default: that of the model")
+    part.add_argument("--size", type=int, help="image side or sequence length (default: that of the model)")
+    part.add_argument("--width", type=float, default=1.0, help="multiplier of channels or units (default: %(default)s)")
+    part.add_argument("--optimiser", choices=OPTIMISERS, default="momentum", help="(default: %(default)s)")
+    part.add_argument("--update", choices=UPDATES, default="sync", help="update mode (default: %(default)s)")
+    part.add_argument(
+        "--sharding", choices=SHARDINGS, default="balanced", help="variable placement (default: %(default)s)"
+    )
+    part.add_argument("--jobs", type=int, default=1, help="processes, for several models (default: %(default)s)")
     part.set_defaults(run=_graph)
 
 
@@ -96,7 +100,7 @@ def _graph(arguments: argparse.Namespace) -> int:
     setting = Setting.parse(arguments.setting)
     jobs: dict[str, JobSpec] = {}
     for model in dict.fromkeys(MODELS if arguments.all else arguments.model):
-        # With --all a size is for the models that have one.
+        # With --all, --size applies to the models that have a size.
         sizeless = arguments.all and ordinary_size(MODELS[model], DATASETS[MODELS[model].datasets[0]]) is None
         code_path = model.rpartition(":")[0] or None
         workload = workload_of(
@@ -120,7 +124,7 @@ def _graph(arguments: argparse.Namespace) -> int:
 
 
 def _new_name(model: str, taken: Container[str]) -> str:
-    """What a model's graph is called: own models by stem and function, and by a number where two are alike."""
+    """The file name of a graph: for own models stem and function, with a number if the name is taken."""
     path, colon, function = model.rpartition(":")
     name = f"{Path(path).stem}:{function}" if colon else model
     numbered = (f"{name}-{number}" for number in itertools.count(2))

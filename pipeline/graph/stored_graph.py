@@ -25,7 +25,7 @@ from driple.contracts.installed_data import installed_data
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.sharding import Sharding
-from driple.contracts.zoo import DATASETS, MAX_BATCH_SIZE, MODELS, ordinary_size
+from driple.contracts.zoo import DATASETS, MAX_BATCH, MODELS, ordinary_size
 from driple.pipeline.graph.op_graph import OpGraph
 from driple.pipeline.graph.raw_graph import RawGraph, choose
 
@@ -135,7 +135,7 @@ def stored_graph(workload: Workload, setting: Setting, folder: Path | None = Non
 def is_default(workload: Workload) -> bool:
     """Whether a workload has the dataset, size, width and optimiser for which graphs are stored."""
     model = MODELS.get(workload.model)
-    if model is None or workload.dataset != model.datasets[0] or not 1 <= workload.batch_size <= MAX_BATCH_SIZE:
+    if model is None or workload.dataset != model.datasets[0] or not 1 <= workload.batch_size <= MAX_BATCH:
         return False
     default = Workload(model.name, model.datasets[0], workload.batch_size)
     size = workload.image_size or workload.sequence_length

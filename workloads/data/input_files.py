@@ -1,12 +1,11 @@
-"""Batches from the user's files, read by tf.data inside the graph. Only file names and patterns are in the graph.
+"""Batches from the user's files, read by tf.data. The graph holds only file names and patterns.
 
     cifar10   data_batch_*.bin, the binary version: records of a label byte and 3 x 32 x 32 colour bytes
     imagenet  a folder for each class, with JPEG files in it; classes are numbered in the order of their names
     europarl  line-aligned plain text: NAME.src beside NAME.tgt, or europarl-v7.xx-en.xx beside europarl-v7.xx-en.en
 
-The archive's own folder (cifar-10-batches-bin, train) may be between. Words become tokens by their hash, modulo the
-vocabulary, so no vocabulary has to be made first. Files are looked at before anything is built; each worker shuffles
-for itself.
+The files may be in the folder of the archive (cifar-10-batches-bin, train). Words become tokens by their hash modulo
+the vocabulary size, so no vocabulary is needed. Files are checked before anything is built. Each worker shuffles.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _JPEG_NAMES = ("*.JPEG", "*.jpeg", "*.jpg", "*.JPG")
 _JPEG_START = b"\xff\xd8"
 _SHUFFLED_EXAMPLES = 10_000
 _SHUFFLED_NAMES = 2_000_000
-"""More than ImageNet has: names come in the order of classes, so all must be mixed."""
+"""More than ImageNet has: names are sorted by class, so all must be shuffled."""
 
 
 def batch_tensors(workload: Workload, *, seed: int, worker: int, data_dir: str) -> dict[str, Any]:
@@ -55,7 +54,7 @@ def _next(make: Callable[[], Any]) -> dict[str, Any]:
     if v1.executing_eagerly_outside_functions():
         with tf.init_scope():  # outside the function: the iterator has to outlive a step
             iterator = iter(make())
-        v1.add_to_collection("driple_input", iterator)  # else it is deleted as soon as nobody in Python knows it
+        v1.add_to_collection("driple_input", iterator)  # else it is deleted with its last Python reference
     else:
         iterator = v1.data.make_one_shot_iterator(make())
     batch: dict[str, Any] = iterator.get_next()
@@ -67,7 +66,7 @@ def _cifar(folder: Path, workload: Workload, seed: int) -> Any:
     for file in files:
         size = file.stat().st_size
         if size == 0 or size % CIFAR_RECORD:
-            raise BadInput(f"{file}: {size} bytes are no whole number of CIFAR-10 records of {CIFAR_RECORD} bytes")
+            raise BadInput(f"{file}: {size} bytes, not a multiple of a CIFAR-10 record of {CIFAR_RECORD} bytes")
         labels = np.memmap(file, np.uint8, "r").reshape(-1, CIFAR_RECORD)[:, 0]
         if labels.max() >= dataset_of(workload).classes:
             raise BadInput(f"{file}: label {labels.max()} found, CIFAR-10 has 0 to 9")
@@ -85,10 +84,10 @@ def _cifar(folder: Path, workload: Workload, seed: int) -> Any:
 
 
 def check_jpegs(data_dir: str) -> None:
-    """Decodes all images of a folder, small ones first: those that were cut short are among them.
+    """Decodes all images of a folder, small files first: truncated ones are among them.
 
     Raises:
-        BadInput: the first that cannot be decoded.
+        BadInput: an image that cannot be decoded.
     """
     v1 = tf.compat.v1
     files = [file for name in _JPEG_NAMES for file in _image_root(Path(data_dir)).glob(f"*/{name}")]
@@ -100,7 +99,7 @@ def check_jpegs(data_dir: str) -> None:
                 session.run(decoded, {content: file.read_bytes()})
             except tf.errors.InvalidArgumentError:
                 found = f"{file.stat().st_size} bytes that cannot be decoded as a JPEG file"
-                raise BadInput(f"{file}: {found}; mend or remove it") from None
+                raise BadInput(f"{file}: {found}; repair or remove it") from None
 
 
 def _image_root(folder: Path) -> Path:
@@ -131,12 +130,12 @@ def _imagenet(folder: Path, workload: Workload, seed: int) -> Any:
 
 
 def _first_jpeg(folder: Path) -> str:
-    """Which spelling of the ending a class uses, after a look into its first file."""
+    """The file name pattern of a class; checks its first file."""
     for pattern in _JPEG_NAMES:
         for file in folder.glob(pattern):
             with file.open("rb") as stream:
                 if stream.read(2) != _JPEG_START:
-                    raise BadInput(f"{file}: expected a JPEG file, and it does not start like one")
+                    raise BadInput(f"{file}: not a JPEG file")
             return pattern
     raise BadInput(f"{folder}: expected JPEG files ({', '.join(_JPEG_NAMES)}), found none")
 
@@ -205,5 +204,5 @@ def _endless(examples: Any, buffer: int, seed: int) -> Any:
 
 
 def _centred(image: Any) -> Any:
-    """Bytes to numbers from -1 to 1."""
+    """Scales bytes to -1 to 1."""
     return tf.cast(image, tf.float32) / 127.5 - 1.0

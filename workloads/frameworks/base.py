@@ -9,7 +9,7 @@ from driple.contracts.strategy import FRAMEWORKS
 
 
 class TrainingFramework(ABC):
-    """What differs between frameworks outside of models and strategies."""
+    """The parts of a task that depend on the framework, besides models and strategies."""
 
     name: str
 

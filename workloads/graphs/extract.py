@@ -1,4 +1,4 @@
-"""Graphs without training: of a model, of the whole zoo, of a job, of a user's GraphDef."""
+"""Extracts graphs without training: of a model, of the whole zoo, of a job, of a user's GraphDef."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from driple.workloads.frameworks.registry import framework_of
 
 @dataclass(frozen=True)
 class Extracted:
-    """How one extraction went."""
+    """Figures of one extraction."""
 
     nodes: int
     edges: int
     seconds: float
-    """To build and write it, TensorFlow loaded before."""
+    """To build and write the graph, after TensorFlow is loaded."""
     cpu_seconds: float
-    """Of which this process computed: on a busy machine the fairer figure."""
+    """CPU time of this process: the better figure on a busy machine."""
     peak_mb: float
-    """Largest resident memory of the process while it did."""
+    """Peak resident memory of the process."""
 
     def __str__(self) -> str:
         time_taken = f"{self.seconds:.1f} s ({self.cpu_seconds:.1f} s CPU)"
@@ -40,7 +40,7 @@ class Extracted:
 
 
 def from_job(job: JobSpec, task: str, out: Path) -> int:
-    """Writes the graph of one worker and says so."""
+    """Writes the graph of one worker and prints a line."""
     _check(job, task)
     _load()
     print(f"{out}: {_extract(job, task, out)}")
@@ -48,7 +48,7 @@ def from_job(job: JobSpec, task: str, out: Path) -> int:
 
 
 def from_graphdef(path: Path, out: Path) -> int:
-    """Writes the graph of a user's file and says so."""
+    """Converts a user's GraphDef and prints a line."""
     _load()
     from driple.workloads.graphs import graph_writer
 
@@ -59,10 +59,10 @@ def from_graphdef(path: Path, out: Path) -> int:
 
 
 def from_jobs(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> int:
-    """Writes `<out>/<name>.parquet` for each job, with a line as each is done; goes on after a failure.
+    """Writes `<out>/<name>.parquet` for each job and prints a line for each; continues after a failure.
 
     Raises:
-        RunFailed: some could not be extracted; the others are there.
+        RunFailed: some could not be extracted; the others are written.
     """
     for job in jobs.values():
         _check(job, task)
@@ -95,7 +95,7 @@ def _each(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> 
         for name, job in jobs.items():
             yield name, _try(job, task, targets[name])
         return
-    # Spawned and not forked: each has its own TensorFlow, and none inherits a half-used one.
+    # Spawned, not forked: TensorFlow does not survive a fork once it is in use.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_load) as pool:
         futures = {name: pool.submit(_try, job, task, targets[name]) for name, job in jobs.items()}
@@ -111,7 +111,7 @@ def _try(job: JobSpec, task: str, out: Path) -> Extracted | str:
         return _extract(job, task, out)
     except DripleError as error:
         return str(error)
-    except Exception as error:  # one model of many: the rest of the zoo is still wanted
+    except Exception as error:  # one model of many: continue with the others
         return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
@@ -123,17 +123,17 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
 
     begin, begin_cpu = time.monotonic(), time.process_time()
     _forget_peak()
-    gc.disable()  # while all that is made is kept, looking for what is not costs a tenth of the time
+    gc.disable()  # nothing is freed meanwhile, and collections cost a tenth of the time
     built = graph_build.build(job, int(task.partition(":")[2]), to_run=False)
     try:
-        with np.errstate(over="raise"):  # TensorFlow's formulas are NumPy's integers
+        with np.errstate(over="raise"):  # TensorFlow's formulas use NumPy integers
             graph = graph_writer.of_worker(built, job, task)
         graph_writer.write(graph, out)
     except ArithmeticError:
         too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"
         raise BadInput(f"{job.run.workload.model}: {too_large}") from None
     del built
-    tf_keras.backend.clear_session()  # it keeps the names and tensors of every graph that it has seen
+    tf_keras.backend.clear_session()  # it keeps names and tensors of every graph
     gc.enable()
     gc.collect()
     seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - begin_cpu
@@ -143,7 +143,7 @@ def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
 def _check(job: JobSpec, task: str) -> None:
     job.task(task)
     if not task.startswith("worker:"):
-        raise BadInput(f"{shown(task)} has no graph of its own: name a worker")
+        raise BadInput(f"{shown(task)} has no graph: name a worker")
 
 
 def _load() -> None:
@@ -152,12 +152,12 @@ def _load() -> None:
 
     with _quiet():
         graph_build.use_tf1()
-    gc.freeze()  # a tenth of a build went into walking TensorFlow's modules over and over
+    gc.freeze()  # collections of TensorFlow's modules cost a tenth of a build
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps from a person what TensorFlow writes past Python when it loads: that there is no GPU."""
+    """Hides what TensorFlow writes to stderr when it loads, such as that there is no GPU."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)
@@ -173,7 +173,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _forget_peak() -> None:
-    with contextlib.suppress(OSError):  # then the peak is the process's since its start: more, never less
+    with contextlib.suppress(OSError):  # without it the peak is that since the start of the process
         Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
 
 

@@ -1,7 +1,7 @@
-"""THE one way from a job to a worker's training graph: what is trained and what is extracted are built here alike.
+"""Builds the training graph of a worker. Training and graph extraction both use this function.
 
-The graph is the one that TensorFlow 1 made: ref variables on the parameter servers, forward, backward, apply. Ref
-variables are not nostalgia alone: a resource variable is read again from its server at every time step of an RNN.
+The graph is that of TensorFlow 1: ref variables on the parameter servers, forward, backward, apply. Ref variables are
+needed because a resource variable is read again from its server at every time step of an RNN.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ GLOBAL_STEP = "global_step"
 
 @dataclass(frozen=True)
 class WorkerGraph:
-    """A worker's graph, and the handles into it."""
+    """The graph of a worker, and the handles into it."""
 
     graph: Any
     loss: Any
     train_op: Any
-    """One step of this worker. In sync mode it returns when the step of all workers has been applied."""
+    """One step of this worker. In sync mode it returns when the update of all workers has been applied."""
     global_step: Any
-    """The job's step after this one. In async mode it is read after the update, so two workers may see the same."""
+    """The global step after this step. In async mode two workers may read the same value."""
     init_op: Any
-    """Run once, by worker 0. None where the graph was built to be looked at."""
+    """Run once, by worker 0. None if the graph is only extracted."""
     chief_op: Any
-    """In sync mode, what worker 0 runs over and over beside its steps: aggregate, apply, let the workers go on."""
+    """In sync mode, run repeatedly by worker 0 in a thread: aggregate, apply, let the workers go on."""
 
     @property
     def targets(self) -> list[str]:
         """The ops whose ancestors are the training graph.
 
-        In sync mode `train_op` only pushes gradients and waits; the Apply ops hang on `chief_op`. It is worker 0 that
-        drives them, but they are part of every worker's graph.
+        In sync mode `train_op` only sends gradients and waits; the Apply ops are ancestors of `chief_op`. Worker 0 runs
+        them, but they are part of every worker's graph.
         """
         return [op.name for op in (self.train_op, self.chief_op) if op is not None]
 
 
 def use_tf1() -> None:
-    """Makes TensorFlow build TF1 graphs, in this process, from here on; loops keep their bodies in the open."""
+    """Switches this process to TF1 graphs, for good. Loop bodies then stay in the graph, not in functions."""
     import tensorflow.compat.v1 as v1
 
-    v1.logging.set_verbosity(v1.logging.ERROR)  # it calls all of TF1 deprecated, once a function
+    v1.logging.set_verbosity(v1.logging.ERROR)  # it logs a deprecation for every TF1 function
     v1.disable_v2_behavior()
 
 
@@ -56,8 +56,8 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
     """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first.
 
     Args:
-        to_run: False leaves out how the weights get their first values. The training graph is the same without them,
-            and they are a third of all ops that are made.
+        to_run: False omits the initial values of the weights. The training graph is the same without them, and they
+            are a third of all ops.
     """
     import tensorflow.compat.v1 as v1
 
@@ -68,9 +68,9 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
     run = job.run
     graph = v1.Graph()
     with graph.as_default(), _variables(to_run), v1.device(cluster.device_setter(job, index)):
-        # Worker 0 sets the initial weights, so seeds may differ between workers, and dropout masks then do too.
+        # Worker 0 initialises the weights, so seeds may differ between workers; so do dropout masks.
         v1.set_random_seed(run.seed * 1009 + index)
-        global_step = v1.train.create_global_step()  # the first variable, so on server 0 whatever the sharding
+        global_step = v1.train.create_global_step()  # the first variable, so on server 0 with any sharding
         batch = inputs.batch_tensors(run.workload, seed=run.seed, worker=index, data_dir=_data_dir(job, index))
         built = registry.build(run.workload, batch, code_path=job.code_path)
         optimiser = optimisers.make(run.workload.optimiser, registry.dataset_of(run.workload).kind)
@@ -88,7 +88,7 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
             applied, chief_op = step.worker_op, step.chief_op
         else:
             applied, chief_op = optimiser.apply_gradients(gradients, global_step=global_step), None
-        # Grouped and not made control inputs of the apply ops: that would be an edge from each to each.
+        # Grouped, not control inputs of the apply ops: that would be an edge from each to each.
         train_op = v1.group(applied, *built.updates, name="train")
         if synchronous:
             after = applied
@@ -108,15 +108,15 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
 def _variables(to_run: bool) -> AbstractContextManager[None]:
     import tensorflow.compat.v1 as v1
 
-    @functools.cache  # one for all variables alike: each op costs a third of a millisecond
+    @functools.cache  # shared by equal variables: each op costs 0.3 ms
     def nothing(dtype: Any, shape: tuple[int, ...]) -> Any:
         with v1.name_scope(""), v1.init_scope():
             return v1.placeholder(dtype, shape, name="never_run")
 
     def ref_variable(make: Callable[..., Any], **options: Any) -> Any:
         if "use_resource" not in options and options.get("trainable") is not False:
-            # TF2's tf.Variable knows of no other than a resource variable, and the optimiser's slots, which are ref
-            # variables, do not go with that. TF1's comes back here.
+            # TF2's tf.Variable makes resource variables only, which do not work with the optimiser's ref slots.
+            # TF1's Variable calls this function again.
             return v1.Variable(**options, use_resource=False)
         shape, dtype = options.get("shape"), options.get("dtype")
         if not to_run and callable(options.get("initial_value")) and shape is not None and dtype is not None:

@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A tensor, or an order in time."""
+    """A tensor, or an order of execution."""
 
     src: int
     dst: int
@@ -42,7 +42,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph and where it comes from: one row of the file."""
+    """A graph and its origin: one row of the file."""
 
     source: str
     setting: str | None
@@ -54,7 +54,7 @@ class Graph:
 
 
 def of_worker(replica: WorkerGraph, job: JobSpec, task: str) -> Graph:
-    """The training graph of a worker: all that its step, and in sync mode the update, depends on."""
+    """The training graph of a worker: all ancestors of its step and, in sync mode, of the update."""
     import tensorflow.compat.v1 as v1
 
     definition = v1.graph_util.extract_sub_graph(replica.graph.as_graph_def(), replica.targets)
@@ -75,7 +75,7 @@ def of_graphdef(path: Path) -> Graph:
     """The whole graph of a user's file.
 
     Raises:
-        BadInput: not a GraphDef, or one that TensorFlow cannot import.
+        BadInput: not a GraphDef, or TensorFlow cannot import it.
     """
     import tensorflow.compat.v1 as v1
     from google.protobuf import message, text_format
@@ -104,7 +104,7 @@ def of_graphdef(path: Path) -> Graph:
 
 
 def write(graph: Graph, path: Path) -> None:
-    """Writes the file whole or not at all."""
+    """Writes a file atomically."""
     pa, pq = _arrow()
 
     def arrow_type(text: str) -> Any:
@@ -132,7 +132,7 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise DripleError("writing a graph needs pyarrow, and this host has none: pip install pyarrow") from None
+        raise DripleError("writing a graph needs pyarrow: pip install pyarrow") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -167,9 +167,9 @@ def _edge(text: str, dst: int, index: dict[str, int]) -> Edge:
 
 
 def _devices(definition: Any, index: dict[str, int]) -> list[str]:
-    """The device of each node; where the graph names none, its colocation group's or its first input's."""
+    """The device of each node; by default that of its colocation group, else of its first input."""
     devices = [node.device for node in definition.node]
-    for _ in range(2):  # a colocated op may be one whose own device is found in the first round
+    for _ in range(2):  # an op of the group may get its own device in the first round
         for position, node in enumerate(definition.node):
             if devices[position]:
                 continue
@@ -185,7 +185,7 @@ def _shape(shape: Any) -> list[int] | None:
 
 
 def _size(dtype: Any) -> int | None:
-    """Bytes of one element; None for texts and handles, which have no fixed size."""
+    """Bytes of one element; None for strings and handles, which have no fixed size."""
     name = dtype.base_dtype.name
     return None if name in ("string", "resource", "variant") else int(dtype.size)
 
@@ -204,14 +204,14 @@ def _flops(graph: Any, op: Any, definition: Any) -> int | None:
     from tensorflow.python.framework import ops
 
     if op.type.startswith("DepthwiseConv2dNativeBackprop"):
-        # TensorFlow has the formula of the forward op alone. Each gradient does the same multiply-adds.
+        # TensorFlow has a formula for the forward op only. Each gradient does the same multiply-adds.
         kernel = op.inputs[1].shape if op.type.endswith("Input") else op.outputs[0].shape
         out = op.inputs[2].shape
         known = kernel.is_fully_defined() and out.is_fully_defined()
         return 2 * kernel[0] * kernel[1] * int(out.num_elements()) if known else None
     try:
         value = ops.get_stats_for_node_def(graph, definition, "flops").value
-    except (ValueError, TypeError, AssertionError):  # the formulas want shapes that are known
+    except (ValueError, TypeError, AssertionError):  # the formulas need known shapes
         return None
     return None if value is None else int(value)
 

@@ -1,4 +1,4 @@
-"""Those of tf_keras.applications that take a width: the others have fixed channels and are in files of ours."""
+"""Models of tf_keras.applications that have a width option. Models with fixed channels have builders of our own."""
 
 from __future__ import annotations
 

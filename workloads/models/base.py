@@ -1,7 +1,7 @@
-"""What all builders share: the sizes they are told, and the few layers that most of them are made of.
+"""Shared by all builders: their sizes and common layers.
 
-A builder is a function from input tensors to logits, written with tf_keras layers only. So one function serves the
-TF1 graph of a parameter-server job, where tensors are those of the graph, and the eager model of an all-reduce job.
+A builder is a function from input tensors to logits, written with tf_keras layers only. So the same function builds the
+TF1 graph of a parameter-server job and the eager model of an all-reduce job.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from driple.workloads.models.base import Hyper, Inputs, Tensor, conv, layers, ma
 
 def trivial(inputs: Inputs, hyper: Hyper) -> Tensor:
     """One hidden unit, then 4096, then the logits: the smallest model of TF's CNN benchmarks."""
-    # Scaled, since one unit that sees every pixel jumps about at a rate that suits the others.
+    # Scaled, since a unit that reads every pixel diverges at a learning rate that suits the other models.
     x = layers.Rescaling((3 * hyper.size**2) ** -0.5)(layers.Flatten()(inputs["image"]))
     return _dense(x, 1, hyper.channels(4096), classes=hyper.classes)
 
@@ -71,6 +71,6 @@ def _dense(x: Tensor, *units: int, classes: int, dropout: float = 0.0) -> Tensor
         x = layers.Dense(number, activation="relu", kernel_initializer="he_normal")(x)
         if dropout:
             x = layers.Dropout(dropout)(x)
-    # Without batch normalisation what arrives here is large: unless this layer starts near zero, the first loss is many
-    # times that of an even guess.
+    # Without batch normalisation the input of this layer is large: unless it starts near zero, the first loss is many
+    # times that of a uniform guess.
     return layers.Dense(classes, kernel_initializer=tf_keras.initializers.RandomNormal(stddev=0.01))(x)

@@ -7,8 +7,8 @@
 The function takes the images, or for other datasets a dictionary of tensors (`source` and `target`; `user` and
 `item`), and by keyword whichever of these it names: batch_size, image_size, sequence_length, width, classes, training,
 label. It returns logits, or a scalar loss of its own. Layers are those of tf_keras, not of Keras 3; with parameter
-servers plain variables (tf.Variable, tf.compat.v1.get_variable) will do too. Whatever goes wrong in it is the user's to
-mend, so every fault is a BadInput that names file, function and cause.
+servers plain variables (tf.Variable, tf.compat.v1.get_variable) work too. Errors in the function are the user's, so
+each becomes a BadInput that names file, function and cause.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from driple.contracts.zoo import DATASETS, IMAGE, RATING, SEQUENCE
 
 @dataclass(frozen=True)
 class Custom:
-    """A function that was found and can be called."""
+    """The user's function, ready to be called."""
 
     where: str
     """`file.py:function`, for messages."""
@@ -67,7 +67,7 @@ class Custom:
             raise BadInput(f"{self.where}: {_cause(error, self.function.__code__.co_filename)}") from error
 
     def fault(self, message: str) -> BadInput:
-        """The error that says this of the function."""
+        """An error about the function."""
         return BadInput(f"{self.where}: {message}")
 
     def _check(self, result: Any, workload: Workload) -> None:
@@ -84,7 +84,7 @@ class Custom:
 
 
 def logits_shapes(workload: Workload) -> list[list[int]]:
-    """Shapes that logits may have."""
+    """Allowed shapes of logits."""
     dataset = DATASETS[workload.dataset]
     if dataset.kind == SEQUENCE:
         return [[workload.batch_size, workload.sequence_length or 0, dataset.classes]]
@@ -98,11 +98,10 @@ def load(workload: Workload, code_path: str | None) -> Custom:
 
     Args:
         workload: its model is `file.py:function`.
-        code_path: where the file is on this host; None if `workload.model` says so itself.
+        code_path: the file on this host; None for the path in `workload.model`.
 
     Raises:
-        BadInput: no such file or function, a file that cannot be imported, another file than was planned, or a
-            parameter that nobody can fill.
+        BadInput: no such file or function, an import error, a changed file, or an unknown parameter.
     """
     path_text, _, name = workload.model.rpartition(":")
     path = Path(code_path or path_text)
@@ -150,10 +149,9 @@ def _bind(where: str, function: Callable[..., Any], workload: Workload) -> Custo
 
 @contextlib.contextmanager
 def _without_keras_3() -> Iterator[None]:
-    """Refuses layers of Keras 3 where one is called.
+    """Makes calls of Keras 3 layers fail.
 
-    They would build. But they do not know that they are being trained (batch normalisation, dropout), and all-reduce
-    does not see their weights.
+    They would build, but without training mode (batch normalisation, dropout), and all-reduce would miss their weights.
     """
     layer_type: Any = importlib.import_module("keras").Layer
 
@@ -187,7 +185,7 @@ def _import(path: Path, where: str) -> Any:
 
 
 def _cause(error: BaseException, file: str) -> str:
-    """Type and first line of an exception, with the line of the user's file where it came up."""
+    """Type and first line of an exception, with the line number in the user's file."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     at = f" at line {lines[-1]}" if lines else ""
     return f"{type(error).__name__}{at}: {(str(error) or 'no message').splitlines()[0]}"

@@ -1,4 +1,4 @@
-"""The Inception line: modules of parallel branches whose channels are put side by side.
+"""Inception networks: modules of parallel branches whose channels are concatenated.
 
 GoogLeNet is Szegedy et al. 2014 (arXiv 1409.4842), v3 2015 (arXiv 1512.00567), v4 2016 (arXiv 1602.07261). All are
 without their auxiliary heads.
@@ -68,7 +68,7 @@ class _Kit:
         self.scale = scale
 
     def step(self, x: Tensor, filters: int, kernel: Any, stride: int = 1, padding: str = "same") -> Tensor:
-        """One convolution with what follows it."""
+        """One convolution with normalisation and activation."""
         x = conv(x, self.hyper.channels(filters), kernel, stride, padding=padding)
         return relu(norm(x, scale=self.scale, epsilon=1e-3))
 
@@ -83,11 +83,11 @@ class _Kit:
         return self.step(x, filters, 3, 2, "valid")
 
     def pooled(self, x: Tensor, filters: int) -> Tensor:
-        """The branch that takes means first."""
+        """The branch with average pooling."""
         return self.step(mean_pool(x, 3, 1, "same"), filters, 1)
 
     def fork(self, x: Tensor, filters: int) -> list[Tensor]:
-        """Two ends of a branch, one that looks along rows and one along columns."""
+        """Two ends of a branch: a row convolution and a column convolution."""
         return [self.step(x, filters, _SHORT_ROW), self.step(x, filters, _SHORT_COLUMN)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from driple.workloads.models.base import Hyper, Inputs, Tensor, layers
 
 USERS = 6040
-"""Of MovieLens-1M; its items are the dataset's classes."""
+"""Users of MovieLens-1M; its items are the classes of the dataset."""
 
 
 def ncf(

@@ -45,7 +45,7 @@ def nmt(inputs: Inputs, hyper: Hyper, *, depth: int, units: int, both_ways: bool
 
 
 def _lstm(x: Tensor, units: int, state: list[Tensor] | None = None, **options: Any) -> tuple[Tensor, list[Tensor]]:
-    # RNN over a cell and not the LSTM layer: that one changes its inner workings with TensorFlow's mode and device.
+    # RNN over a cell, not the LSTM layer, whose implementation depends on TensorFlow's mode and device.
     rnn = layers.RNN(layers.LSTMCell(units), return_sequences=True, return_state=True, **options)
     x, *state = rnn(x, initial_state=state)
     return layers.Dropout(DROPOUT)(x), state

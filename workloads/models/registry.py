@@ -1,4 +1,4 @@
-"""Model name -> builder, and what a training loop gets from it. The table itself needs no TensorFlow."""
+"""Builders of models by name. The table itself needs no TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Entry:
     minimum: int = 1
     """Smallest image side that still leaves a pixel after the last pooling, or shortest sequence."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What tells this member from its family."""
+    """Arguments of the builder for this model."""
     maximum: int | None = None
     """Longest sequence, where positions are learned."""
     reads: tuple[str, ...] | None = None
@@ -73,7 +73,7 @@ TABLE: dict[str, Entry] = {
     "ncf": Entry("ncf.ncf"),
 }
 VARIANTS: dict[tuple[str, str], Entry] = {("alexnet", "cifar10"): Entry("classic.alexnet_cifar", 4)}
-"""Models that are another network on another dataset."""
+"""Models that have another network on another dataset."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Network:
     model: Any
     """A tf_keras.Model from a dictionary of inputs to logits."""
     loss: Callable[[Any, Mapping[str, Any]], Any]
-    """From what the model returned, and the batch, to a scalar."""
+    """Function of the model's output and the batch to a scalar."""
 
     def __call__(self, batch: Mapping[str, Any]) -> Any:
         """The model's outputs in training mode for a batch; entries that it does not read are left out."""
@@ -105,12 +105,12 @@ class Network:
 
 
 def is_custom(model: str) -> bool:
-    """Whether that is `file.py:function` and not a name of the zoo."""
+    """Whether the model is `file.py:function`, not a name of the zoo."""
     return ":" in model
 
 
 def dataset_of(workload: Workload) -> Dataset:
-    """The dataset of that workload, or an error that lists them."""
+    """The dataset of a workload; raises UnknownName if there is none."""
     if workload.dataset not in DATASETS:
         raise UnknownName("dataset", workload.dataset, tuple(DATASETS))
     return DATASETS[workload.dataset]
@@ -177,7 +177,7 @@ def _build_custom(workload: Workload, batch: Mapping[str, Any], code_path: str |
     trainable = [variable for variable in v1.trainable_variables() if id(variable) not in old_variables]
     if not trainable:
         raise found.fault("makes no trainable variable")
-    # Layers that nobody keeps cannot be asked for their updates; in the graph these are the only such operations.
+    # Layers that are not kept cannot be asked for their updates; the graph has no other operations of these types.
     new = graph.get_operations()[old_operations:]
     updates = [operation for operation in new if operation.type.startswith(("AssignSub", "AssignAdd"))]
     is_loss = result.shape.rank == 0
@@ -203,7 +203,7 @@ def _custom_model(
 
     with tf.variable_creator_scope(remember):
         outputs = found(inputs, workload)
-    model = found.guard(lambda: tf_keras.Model(inputs, outputs))  # makes counters of its own, which do not count
+    model = found.guard(lambda: tf_keras.Model(inputs, outputs))  # makes counters of its own, which are ignored
     owned = set(map(id, model.weights))
     for variable in made:
         if variable.trainable and variable.dtype.is_floating and id(variable) not in owned:
@@ -241,7 +241,7 @@ def size_of(workload: Workload) -> int:
     """Image side or sequence length; 0 where there is none.
 
     Raises:
-        BadInput: a size, batch or width that the model cannot take, with the least that it can.
+        BadInput: a size, batch or width that is out of range for the model.
     """
     dataset = dataset_of(workload)
     field_name = {IMAGE: "image_size", SEQUENCE: "sequence_length"}.get(dataset.kind)
@@ -260,14 +260,14 @@ def size_of(workload: Workload) -> int:
 
 
 def hyper_of(workload: Workload) -> Any:
-    """The sizes of a workload as a builder wants them; raises BadInput as `size_of` does."""
+    """The sizes of a workload for a builder; raises BadInput as `size_of` does."""
     from driple.workloads.models.base import Hyper
 
     return Hyper(workload.batch_size, size_of(workload), dataset_of(workload).classes, workload.width)
 
 
 def loss_of(dataset: Dataset, logits: Any, batch: Mapping[str, Any]) -> Any:
-    """Mean cross entropy; tokens that only fill a sentence do not count."""
+    """Mean cross entropy without padding tokens."""
     import tensorflow as tf
 
     if logits.shape.rank == 0:  # a user's model that returned its loss

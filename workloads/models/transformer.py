@@ -18,7 +18,7 @@ import tensorflow as tf
 from driple.workloads.models.base import Hyper, Inputs, Tensor, dims, function, layers
 
 PAD = 0
-"""The token that fills a short sentence."""
+"""Padding token."""
 RELATIVE_REACH = 20
 """Distances beyond this count as this (Shaw et al. 2018, arXiv 1803.02155)."""
 POSITIONS = 1024
@@ -66,7 +66,7 @@ def translate(
 
 
 def gpt2(inputs: Inputs, hyper: Hyper, *, units: int = 768, heads: int = 12, depth: int = 12) -> Tensor:
-    """GPT-2 (Radford et al. 2019): a decoder alone, with learned positions. It reads `target` and predicts its next."""
+    """GPT-2 (Radford et al. 2019): decoder only, with learned positions. Reads `target`, predicts the next token."""
     units = hyper.channels(units, 2 * heads)
     table = SharedEmbedding(hyper.classes, units)
     parts = _Parts(hyper.batch_size, units, heads, dropout=0.1)
@@ -194,7 +194,7 @@ class _Parts:
 
 
 def padding_bias(ids: Tensor) -> Tensor:
-    """What is added to scores [batch, heads, length, length of source]: tokens that only fill are never looked at."""
+    """The mask that is added to attention scores [batch, heads, length, length of source]: hides padding tokens."""
     return tf.cast(tf.equal(ids, PAD), tf.float32)[:, None, None, :] * _MASKED
 
 

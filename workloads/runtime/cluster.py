@@ -1,4 +1,4 @@
-"""Who is in a job, and which of its parameter servers keeps which variable."""
+"""Addresses and devices of the tasks of a job, and the placement of variables on parameter servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVER_DEVICE = "/job:ps/replica:0/device:CPU:0"
 
 
 def cluster_of(job: JobSpec) -> dict[str, list[str]]:
-    """Addresses by role, as TensorFlow wants them."""
+    """Addresses by role, for TensorFlow's ClusterSpec."""
     roles = {role: list(job.addresses(role)) for role in STRATEGIES[job.run.workload.strategy].roles}
     return {role: addresses for role, addresses in roles.items() if addresses}
 
@@ -25,13 +25,13 @@ def server_device(index: int) -> str:
 
 
 def worker_device(job: JobSpec, index: int) -> str:
-    """Where a worker computes. A task sees one GPU at most, so that is always number 0."""
+    """The device on which a worker computes. A task sees at most one GPU, so its index is 0."""
     kind = "CPU" if job.run.setting.device == CPU else "GPU"
     return f"/job:worker/replica:0/task:{index}/device:{kind}:0"
 
 
 def device_setter(job: JobSpec, index: int) -> Any:
-    """For `v1.device`: variables go to parameter servers, all else to this worker."""
+    """Device function for `v1.device`: variables go to parameter servers, all other ops to this worker."""
     import tensorflow.compat.v1 as v1
     from tensorflow.python.training.device_setter import STANDARD_PS_OPS
 
@@ -51,7 +51,7 @@ def device_setter(job: JobSpec, index: int) -> Any:
         if op.type in STANDARD_PS_OPS:
             return str(choose(op))
         asked = op.device
-        if asked not in chosen:  # else it is merged again for each of 20 000 ops
+        if asked not in chosen:  # merging it anew for each of 20 000 ops is slow
             chosen[asked] = choose(op)
         return chosen[asked]
 

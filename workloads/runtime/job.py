@@ -1,4 +1,4 @@
-"""The job file: read and checked whole, before TensorFlow is loaded and before a port is opened."""
+"""Reads and checks job files, before TensorFlow is loaded and before a port is opened."""
 
 from __future__ import annotations
 
@@ -10,35 +10,26 @@ from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES
-from driple.contracts.zoo import (
-    DATASETS,
-    MAX_BATCH_SIZE,
-    MODELS,
-    OPTIMISERS,
-    RATING,
-    SEQUENCE,
-    find_model,
-    ordinary_size,
-)
+from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
+from driple.workloads.models.registry import is_custom
 
 LIMITS: dict[str, tuple[float, int]] = {
-    "batch_size": (1, MAX_BATCH_SIZE),
+    "batch_size": (1, MAX_BATCH),
     "image_size": (1, 4096),
     "sequence_length": (1, 65536),
     "width": (0.01, 64),
 }
-"""Beyond these are slips of the pen. The upper ends are those of the experiment language, which has none for batches;
-the least image of a model is in its entry of the registry."""
+"""Values outside of these ranges are typing errors. The smallest image of a model is in its entry of the registry."""
 
 MOST_TOKENS = 2**31 - 1
-"""In a batch: TensorFlow counts them in 32 bits."""
+"""Limit per batch: TensorFlow counts tokens in 32 bits."""
 
 
 def read_job(path: Path) -> JobSpec:
     """The job of a file.
 
     Raises:
-        BadInput: the file cannot be read, is no job, or names something that does not exist.
+        BadInput: the file cannot be read, is not a job, or has unknown names.
     """
     return read_json_file(path, _job)
 
@@ -50,13 +41,13 @@ def _job(value: Any) -> JobSpec:
 
 
 def check_job(job: JobSpec) -> None:
-    """Refuses what no task could run, with the nearest right name."""
+    """Raises BadInput for a job that no task could run."""
     setting, workload = job.run.setting, job.run.workload
     check_workload(workload)
     fault = STRATEGIES[workload.strategy].fault(setting.servers)
     if fault is not None:
         raise BadInput(f"{setting}: {fault}")
-    if own_model(workload) and job.code_path is None:
+    if is_custom(workload.model) and job.code_path is None:
         raise BadInput(f"model {shown(workload.model)} is the user's own, and the job has no code_path")
     for task in job.tasks:
         host, _, port = task.address.rpartition(":")
@@ -67,8 +58,8 @@ def check_job(job: JobSpec) -> None:
 
 
 def check_workload(workload: Workload) -> None:
-    """Refuses names outside the closed lists and sizes that are none."""
-    if not own_model(workload):
+    """Raises BadInput for unknown names and sizes out of range."""
+    if not is_custom(workload.model):
         find_model(workload.model)
     for kind, name, known in (
         ("dataset", workload.dataset, tuple(DATASETS)),
@@ -76,7 +67,7 @@ def check_workload(workload: Workload) -> None:
     ):
         if name not in known:
             raise UnknownName(kind, name, known)
-    if not own_model(workload) and workload.dataset not in MODELS[workload.model].datasets:
+    if not is_custom(workload.model) and workload.dataset not in MODELS[workload.model].datasets:
         datasets = ", ".join(MODELS[workload.model].datasets)
         raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")
     for name, (least, most) in LIMITS.items():
@@ -87,11 +78,6 @@ def check_workload(workload: Workload) -> None:
     if workload.batch_size * length > MOST_TOKENS:
         most = MOST_TOKENS // length
         raise BadInput(f"batch_size: expected at most {most} sequences of {length}, got {workload.batch_size}")
-
-
-def own_model(workload: Workload) -> bool:
-    """Whether the model is `file.py:function`."""
-    return ":" in workload.model
 
 
 def workload_of(
@@ -107,28 +93,26 @@ def workload_of(
     sharding: str = "balanced",
     strategy: str = "ps",
 ) -> Workload:
-    """A workload from what a person says, with ordinary sizes where nothing is said.
+    """A workload with the default sizes of the model where none are given.
 
     Args:
         model: a name of the zoo or `file.py:function`.
-        dataset: None for the model's ordinary one.
+        dataset: None for the default of the model.
         size: image side or sequence length.
-        code_path: of the user's own model, for its hash.
+        code_path: file of the user's own model; its hash becomes part of the workload.
     """
-    known = None if ":" in model else find_model(model)
+    known = None if is_custom(model) else find_model(model)
     if dataset is None:
         if known is None:
-            raise BadInput(
-                f"{shown(model)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})"
-            )
+            raise BadInput(f"{shown(model)} is your own model: name its dataset with --dataset ({', '.join(DATASETS)})")
         dataset = known.datasets[0]
     if dataset not in DATASETS:
         raise UnknownName("dataset", dataset, tuple(DATASETS))
     reads = DATASETS[dataset]
     if size is None:
         size = ordinary_size(known, reads)
-    elif reads.kind == RATING:
-        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; leave it out")
+    elif reads.kind not in (IMAGE, SEQUENCE):
+        raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; omit it")
     workload = Workload(
         model=model,
         dataset=dataset,
@@ -138,7 +122,7 @@ def workload_of(
         width=width,
         strategy=strategy,
         sharding=sharding,
-        image_size=size if reads.kind == "image" else None,
+        image_size=size if reads.kind == IMAGE else None,
         sequence_length=size if reads.kind == SEQUENCE else None,
         code_sha256=_sha256(code_path) if code_path else None,
     )
@@ -147,7 +131,7 @@ def workload_of(
 
 
 def job_without_hosts(setting: Setting, workload: Workload, seed: int = 1, code_path: str | None = None) -> JobSpec:
-    """A job that is built and never run: its addresses lead nowhere."""
+    """A job for graph extraction, with addresses that are never used."""
     gpu = None if setting.device == CPU else 0
     job = JobSpec(
         run=RunSpec(setting, workload, Measurement(steps=1), together=(setting.tasks,), seed=seed),

@@ -1,4 +1,4 @@
-"""Optimisers by name, with rates at which small members of a family learn the synthetic data, some of them slowly."""
+"""Optimisers by name, with learning rates at which small models of a family learn the synthetic data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ RATES: dict[str, dict[str, float]] = {
     SEQUENCE: {"sgd": 2.0, "momentum": 0.3, "rmsprop": 0.002, "adam": 0.001},
     RATING: {"sgd": 1.0, "momentum": 0.3, "rmsprop": 0.02, "adam": 0.005},
 }
-"""By kind of dataset. Nets without batch normalisation (AlexNet, VGG) set the bound for images; embeddings need far
-more than that, since a batch touches few of their rows. TF1's rmsprop starts slowly, its mean square being 1 at first.
-The rate does not change what a step costs."""
+"""Learning rates by kind of dataset. Networks without batch normalisation (AlexNet, VGG) limit the rate for images;
+embeddings need higher rates because a batch touches few of their rows. TF1's rmsprop starts slowly: its mean square is
+1 at first. The rate does not change the cost of a step."""
 MOMENTUM = 0.9
 
 
@@ -23,8 +23,8 @@ def make(name: str, kind: str = IMAGE) -> Any:
     """A TF1 optimiser, for graphs.
 
     Args:
-        name: one of the zoo's optimisers.
-        kind: of the dataset, which sets the rate.
+        name: one of OPTIMISERS.
+        kind: kind of the dataset; sets the rate.
     """
     from tensorflow.compat.v1 import train
 
@@ -51,7 +51,7 @@ def make_v2(name: str, kind: str = IMAGE) -> Any:
 
 
 def known(name: str) -> str:
-    """The name, if it is one; else UnknownName, which lists them."""
+    """Returns the name if it is known; else raises UnknownName."""
     if name not in OPTIMISERS:
         raise UnknownName("optimiser", name, OPTIMISERS)
     return name

@@ -26,7 +26,7 @@ def run_job_file(
     """Reads a job and runs one of its tasks; see `run_task`.
 
     Raises:
-        BadInput: the job or the task is not one; `finished.json` says so too, in place of what an earlier attempt left.
+        BadInput: the job or the task is not valid. `finished.json` records it and replaces that of an earlier attempt.
     """
     output = TaskOutput(out, task)
     try:
@@ -46,11 +46,11 @@ def run_task(
     """Runs a task and ends the process with its exit code.
 
     Args:
-        job: checked.
+        job: a checked job.
         task: `ps:0`, `worker:1`, ...
-        out: its folder; see task_output.py.
-        graph_file: where a worker leaves the graph that ran.
-        watch_stdin: the task ends when stdin closes.
+        out: folder of the task; see task_output.py.
+        graph_file: file for the graph of a worker; None for none.
+        watch_stdin: end the task when stdin closes.
     """
     spec = job.task(task)
     role, _, number = task.partition(":")

@@ -1,4 +1,4 @@
-"""What a task leaves in its folder: a line per step as it happens, and the markers `ready` and `finished`.
+"""Writes the files of a task: a line per step, and the markers `ready` and `finished`.
 
     steps.jsonl     one JSON object a line, with the columns of contracts/formats/trace.py STEP_COLUMNS
     ready.json      the task can be counted on: a ps answers, a worker is past the start barrier
@@ -22,7 +22,7 @@ from driple.contracts.run_dir import replacing
 
 
 class TaskOutput:
-    """The only writer of a task's folder."""
+    """The only writer in a task's folder."""
 
     def __init__(self, folder: Path, task: str) -> None:
         self.folder = folder
@@ -30,14 +30,17 @@ class TaskOutput:
         self.steps = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for left in (READY_FILE, FINISHED_FILE):  # of an earlier attempt: a follower must not take it for this one
+            for left in (
+                READY_FILE,
+                FINISHED_FILE,
+            ):  # of an earlier attempt: readers must not see it
                 (folder / left).unlink(missing_ok=True)
             self._steps = (folder / STEPS_FILE).open("w", encoding="ascii")
         except OSError as error:
             raise BadInput(f"{folder}: {error.strerror}") from None
 
     def step(self, step: int, global_step: int, start_ns: int, end_ns: int, loss: float) -> None:
-        """Adds a line and hands it to the kernel, so that a follower sees it and a killed task does not lose it."""
+        """Writes and flushes a line, so that readers see it and a killed task does not lose it."""
         line = {
             "step": step,
             "global_step": global_step,
@@ -50,7 +53,7 @@ class TaskOutput:
         self.steps += 1
 
     def ready(self, **more: Any) -> None:
-        """Says that the others can count on this task."""
+        """Marks the task as ready for the others."""
         self._marker(READY_FILE, {"pid": os.getpid(), **more})
 
     def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:
@@ -60,7 +63,7 @@ class TaskOutput:
         self._marker(FINISHED_FILE, vars(marker))
 
     def close(self) -> None:
-        """Gives the file back. A task does not need it: it ends."""
+        """Closes the file. A task need not call it before it exits."""
         self._steps.close()
 
     def _marker(self, name: str, value: dict[str, Any]) -> None:

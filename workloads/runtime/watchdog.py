@@ -1,12 +1,11 @@
-"""What ends a task that would otherwise wait for ever: time limits, lost peers, a starter that is gone.
+"""Ends a task that would otherwise wait for ever: time limits, lost peers, a lost parent process.
 
-TensorFlow's survivors of a lost ps or worker hang inside a call that no Python signal handler interrupts. So every
-end goes through `Watchdog.leave`, from whichever thread noticed: last words, the `finished` marker, `os._exit`.
+When a ps or worker is lost, the other tasks hang inside a TensorFlow call that no Python signal handler interrupts. So
+every end goes through `Watchdog.leave`, in the thread that noticed: `finished` marker, message on stderr, `os._exit`.
 
-A peer is watched through a TCP connection to its server port on which, after a greeting, nothing is sent. The kernel
-closes it when the peer's process dies, however it dies. Twice in a step's time limit it is made anew, because a process
-that is stopped, or a host that is frozen, closes nothing and answers nothing: some hundred bytes a minute, which is
-nothing beside training.
+A peer is watched through an idle TCP connection to its server port. The kernel closes it when the peer's process dies.
+The connection is renewed twice within the time limit of a step, because a stopped process or a frozen host closes
+nothing and answers nothing. This costs some hundred bytes a minute.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from driple.workloads.runtime.task_output import TaskOutput
 
 RETRY_S = 0.2
 CONNECT_S = 2.0
-# HTTP/2's greeting with an empty SETTINGS frame, and the answer to the server's own: or it hangs up after a minute.
+# HTTP/2 preface with an empty SETTINGS frame, and the acknowledgement that keeps the server from hanging up.
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 ACKNOWLEDGED = bytes((0, 0, 0, 4, 1, 0, 0, 0, 0))
 PEER_LOSS_S = 1.5
 """How long an error of the framework waits for the watchdog to name the lost peer that caused it."""
 BROKEN_TRIES = 3
-"""Failed reconnections after which a peer that answered before counts as lost; a refusal counts at once."""
+"""Failed reconnections after which a known peer counts as lost; a refused connection counts at once."""
 
 
 class Watchdog:
-    """The clock of one task, and its only way out."""
+    """Time limits of one task, and its only exit."""
 
     def __init__(self, output: TaskOutput) -> None:
         self._output = output
@@ -47,11 +46,11 @@ class Watchdog:
         threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def expect(self, seconds: float, complaint: str | Callable[[], str]) -> None:
-        """The task ends with `complaint` unless this is called again, or `relax`, within `seconds`.
+        """Ends the task with `complaint` unless `expect` or `relax` is called again within `seconds`.
 
         Args:
             seconds: from now.
-            complaint: the last words, or what makes them when the time has come.
+            complaint: the message, or a function that makes it when the time is up.
         """
         with self._change:
             self._deadline = time.monotonic() + seconds
@@ -59,13 +58,13 @@ class Watchdog:
             self._change.notify()
 
     def relax(self) -> None:
-        """Nothing is expected."""
+        """Removes the time limit."""
         with self._change:
             self._deadline = None
             self._change.notify()
 
     def leave(self, code: int, message: str = "", kind: str | None = None) -> NoReturn:
-        """Ends the process: marker, last words on stderr, exit. The first caller is heard, others wait for the end."""
+        """Ends the process: marker, message on stderr, exit. The first caller wins; others block."""
         self._leaving.acquire()
         try:
             self._output.finished(code, message, kind)
@@ -79,7 +78,7 @@ class Watchdog:
         os._exit(code)
 
     def end_with_stdin(self) -> None:
-        """Ends the task when stdin closes: whoever started it is gone, and nobody else would ever stop it."""
+        """Ends the task when stdin closes: its starter is gone, and nobody else would stop it."""
 
         def read() -> None:
             while os.read(0, 4096):
@@ -100,15 +99,15 @@ class Watchdog:
 
 
 class Peers:
-    """Knows which other tasks have been reached, and tells when one is lost."""
+    """Connects to the other tasks and reports when one is lost."""
 
     def __init__(self, addresses: Mapping[str, str], on_lost: Callable[[str], None], answer_s: float = 60.0) -> None:
         """Starts watching.
 
         Args:
             addresses: `address:port` by task.
-            on_lost: called with the task's name, once, from a thread of its own.
-            answer_s: a peer that is alive answers a greeting within this time; it is greeted anew twice as often.
+            on_lost: called once per lost task, with its name, from another thread.
+            answer_s: time in which a living peer answers a greeting; it is greeted twice as often.
         """
         self._addresses = dict(addresses)
         self._answer_s = answer_s
@@ -138,10 +137,10 @@ class Peers:
             if failures >= BROKEN_TRIES:
                 self._on_lost(name)
                 return
-            time.sleep(RETRY_S)  # a closed connection alone is no loss: the server may not want an idle one
+            time.sleep(RETRY_S)  # a closed connection alone is not a loss: servers may close idle ones
 
     def _sit(self, connection: socket.socket) -> None:
-        """Greets, and waits for the end of the connection, or until it is time to greet anew."""
+        """Greets, then waits until the connection ends or the next greeting is due."""
         connection.settimeout(self._answer_s)
         connection.sendall(GREETING)
         try:
@@ -163,4 +162,4 @@ def port_taken(port: int, error: OSError) -> RunFailed:
 
 
 class _Frozen(Exception):
-    """The kernel of a peer's host accepts connections, and the peer does not answer them."""
+    """The peer's host accepts connections, but the peer does not answer."""

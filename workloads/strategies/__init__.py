@@ -1,1 +1,1 @@
-"""Training strategies: parameter server and all-reduce."""
+"""Training strategies, one file or a few each, behind the interface in base.py."""

@@ -1,4 +1,4 @@
-"""All-reduce: every worker keeps the whole model, and gradients go round a ring. No parameter servers.
+"""All-reduce: every worker has the whole model, and gradients are summed over a ring. No parameter servers.
 
 MultiWorkerMirroredStrategy in a custom loop: one graph function per step, one replica per worker.
 """
@@ -29,11 +29,11 @@ from driple.workloads.strategies.base import Task, TrainingStrategy
 from driple.workloads.strategies.ps_worker import Ending, Pace
 
 LINGER_S = 1.0
-"""How long a worker stays after its last step: the others may still be fetching their share of it."""
+"""How long a worker stays after its last step: the others may still fetch their part of it."""
 LAST_RESORT_S = 5.0
-"""How long after the time limit the process ends without last words, if no thread could say them."""
+"""How long after the time limit the process ends without a message, if no thread could write one."""
 _FORM_RING = "TFE_EnableCollectiveOps"
-"""TensorFlow's function that returns when every worker is there."""
+"""TensorFlow's function that blocks until every worker has connected."""
 
 
 class AllReduce(TrainingStrategy):
@@ -49,10 +49,10 @@ class AllReduce(TrainingStrategy):
 def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None) -> None:
     if graph_file is not None:
         watchdog.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
-        _leave_graph(job, index, graph_file)
+        _write_graph(job, index, graph_file)
     cluster = {"worker": list(job.addresses("worker"))}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-    import tensorflow  # noqa: F401  (before the meeting: those who have met need not wait for each other to load it)
+    import tensorflow  # noqa: F401  (before the barrier, so that nobody waits behind it for an import)
 
     me = f"worker:{index}"
     others = {task.task: task.address for task in job.tasks if task.task != me}
@@ -60,9 +60,9 @@ def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog
     begin = time.monotonic()
     watchdog.expect(job.start_timeout_s, lambda: _nobody(job, barrier))
     barrier.wait()
-    left = _less_the_asking(begin + job.start_timeout_s - time.monotonic())
+    left = _less_answer_time(begin + job.start_timeout_s - time.monotonic())
     watchdog.expect(left, lambda: _no_ring(job, others))
-    with _clear_words(others):
+    with _named_errors(others):
         strategy = _strategy(job, left)
         _train(job, index, strategy, others, output, watchdog)
 
@@ -79,7 +79,7 @@ def _train(
             watchdog.leave(1, f"{task} went away before the job was done; its own last words say why", LOST_PEER)
 
     peers = Peers(others, lost)
-    watchdog.expect(_less_the_asking(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
+    watchdog.expect(_less_answer_time(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
     timed = job.run.measurement.duration_s is not None
     read = _reader(job, index)
     with strategy.scope():
@@ -108,8 +108,8 @@ def _train(
 
 
 @contextlib.contextmanager
-def _clear_words(others: dict[str, str]) -> Iterator[None]:
-    """Turns what TensorFlow says of a ring that broke into a line about the worker that broke it."""
+def _named_errors(others: dict[str, str]) -> Iterator[None]:
+    """Turns TensorFlow's error about a broken ring into a line that names the worker."""
     import tensorflow as tf
 
     try:
@@ -119,7 +119,7 @@ def _clear_words(others: dict[str, str]) -> Iterator[None]:
         gone = tf.errors.UnavailableError | tf.errors.AbortedError | tf.errors.CancelledError
         if not isinstance(error, gone | tf.errors.DeadlineExceededError) and "Collective ops is aborted" not in text:
             raise
-        time.sleep(PEER_LOSS_S)  # the watchdog may know for certain who it is, and then leaves
+        time.sleep(PEER_LOSS_S)  # the watchdog may find the lost peer first, and exits
         named = {f"worker:{number}" for number in re.findall(r"/job:worker/replica:0/task:(\d+)", text)}
         found = silent(others) or [f"{name} ({others[name]})" for name in sorted(named & set(others))]
         who = f"{', '.join(found)} does not answer" if found else "a worker went away, and it is not known which"
@@ -127,17 +127,17 @@ def _clear_words(others: dict[str, str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _threads_run() -> Iterator[None]:
-    """While TensorFlow waits for the other workers, this process's own threads go on, and can end it with last words.
+def _gil_released() -> Iterator[None]:
+    """Releases the GIL while TensorFlow waits for the other workers, so that the watchdog can end the process.
 
-    TensorFlow's Python makes that call with the interpreter held, for ever if a worker does not come. ctypes makes the
-    same call without. Where a version of TensorFlow has it elsewhere, it is left alone; the last resort remains.
+    TensorFlow's Python binding holds the GIL in this call, for ever if a worker does not come. ctypes releases it. If
+    this version of TensorFlow has the function elsewhere, nothing is changed; the last resort remains.
     """
     try:
         from tensorflow.python import pywrap_tfe
 
         original = getattr(pywrap_tfe, _FORM_RING)
-        call = _without_interpreter()
+        call = _ctypes_call()
     except (ImportError, OSError, AttributeError):
         yield
         return
@@ -148,7 +148,7 @@ def _threads_run() -> Iterator[None]:
         setattr(pywrap_tfe, _FORM_RING, original)
 
 
-def _without_interpreter() -> Callable[[Any, bytes], None]:
+def _ctypes_call() -> Callable[[Any, bytes], None]:
     import tensorflow as tf
 
     folder = Path(tf.sysconfig.get_lib())
@@ -188,9 +188,9 @@ def _strategy(job: JobSpec, seconds: float) -> Any:
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.RING
     )
-    faulthandler.dump_traceback_later(seconds + LAST_RESORT_S, exit=True)  # its timer is no thread of Python's
+    faulthandler.dump_traceback_later(seconds + LAST_RESORT_S, exit=True)  # its timer is not a Python thread
     try:
-        with _threads_run():
+        with _gil_released():
             return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     except RuntimeError as error:
         raise RunFailed(f"TensorFlow cannot form the ring: {' '.join(str(error).split())[:300]}") from None
@@ -199,9 +199,9 @@ def _strategy(job: JobSpec, seconds: float) -> Any:
 
 
 def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
-    """Gives a batch of the user's files at each call; nothing for synthetic input, which a step makes for itself.
+    """Returns a batch of the user's files at each call; an empty one for synthetic input, which the step itself makes.
 
-    The readers are written for TF1 graphs, so they run in one, beside the ring.
+    The readers are written for TF1 graphs, so they run in a session of their own.
     """
     import tensorflow.compat.v1 as v1
 
@@ -217,7 +217,7 @@ def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
 
 
 def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
-    """One step of all workers: gradients summed and applied; gives this worker's loss, and the votes to stop."""
+    """One step of all workers: sums and applies gradients; returns this worker's loss and the votes to stop."""
     import tensorflow as tf
     import tf_keras
 
@@ -226,9 +226,9 @@ def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
     from driple.workloads.runtime import optimisers
 
     run = job.run
-    # Each worker sets its own weights: they must be the same. TensorFlow's own seed alone would not do it: the layers
-    # of tf_keras draw their seeds from a generator of its own.
-    tf_keras.utils.set_random_seed(run.seed * 1009 % 2**32)  # NumPy, which it seeds too, takes no more
+    # Each worker initialises its own weights, and they must be equal. TensorFlow's seed alone is not enough: tf_keras
+    # layers draw their seeds from a generator of their own.
+    tf_keras.utils.set_random_seed(run.seed * 1009 % 2**32)  # the limit of NumPy, which it seeds too
     network = registry.network(run.workload, code_path=job.code_path)
     optimiser = optimisers.make_v2(run.workload.optimiser, registry.dataset_of(run.workload).kind)
     optimiser.build(network.model.trainable_variables)
@@ -245,12 +245,12 @@ def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
 
     def step(vote: Any, batch: Any) -> Any:
         loss = strategy.run(tf.autograph.experimental.do_not_convert(replica_step), args=(batch,))
-        # Where only a clock says when to stop, the workers must agree, or one would wait for ever in the next step.
+        # If a clock decides when to stop, the workers must agree, or one would wait for ever in the next step.
         votes = strategy.reduce(tf.distribute.ReduceOp.SUM, vote, axis=None) if timed else vote
         return loss, votes
 
-    # AutoGraph has nothing to rewrite here, and trips over plain Python that it meets on the way. Traced at once: that
-    # is half a minute of work for the deepest models, and no part of the first step.
+    # AutoGraph has nothing to rewrite here and fails on some plain Python. Traced now, not in the first step: that
+    # takes half a minute for the deepest models.
     function = tf.function(step, autograph=False)
     specs = {}
     if job.task(f"worker:{index}").data_dir is not None:
@@ -276,10 +276,10 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-def _leave_graph(job: JobSpec, index: int, graph_file: Path) -> None:
-    """Leaves the worker's graph from a process of its own: this one must not be turned into a TF1 one.
+def _write_graph(job: JobSpec, index: int, graph_file: Path) -> None:
+    """Writes the worker's graph in another process: this one must not switch to TF1 behaviour.
 
-    However this task ends, nothing is left: the kernel ends that process with it, and the job goes through a pipe.
+    The kernel ends that process with this one, and the job goes through a pipe, so nothing is left behind.
     """
     command = [sys.executable, "-c", _DIES_WITH_PARENT, str(os.getpid()), "graph", "--job", "/dev/stdin"]
     command += ["--task", f"worker:{index}", "--out", str(graph_file)]
@@ -287,8 +287,8 @@ def _leave_graph(job: JobSpec, index: int, graph_file: Path) -> None:
         raise RunFailed(f"the graph could not be written to {graph_file}")
 
 
-def _less_the_asking(seconds: float) -> float:
-    """A time limit that leaves time to ask who does not answer, before the last words."""
+def _less_answer_time(seconds: float) -> float:
+    """A time limit that leaves time to find out who does not answer."""
     return max(1.0, seconds - ANSWER_S)
 
 

@@ -1,8 +1,8 @@
-"""The workers of an all-reduce job meet before TensorFlow forms its ring.
+"""Start barrier of an all-reduce job, before TensorFlow forms its ring.
 
-TensorFlow waits there for ever for a worker that does not come, and does not say who is missing. So each worker first
-listens at its own address, in plain Python, until it has heard from all the others and has reached all of them; then
-the port is free for TensorFlow. Who is lost after that is found by asking: `silent`.
+TensorFlow would wait for ever for a missing worker without naming it. So each worker first listens at its own address
+until it has heard from all the others and has reached all of them; then the port is free for TensorFlow. `silent` finds
+workers that are lost later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HELLO = b"driple "
 
 
 class StartBarrier:
-    """One worker's part in it."""
+    """One worker's side of the barrier."""
 
     def __init__(self, task: str, address: str, others: Mapping[str, str]) -> None:
         self._task = task
@@ -36,13 +36,13 @@ class StartBarrier:
             raise port_taken(int(port), error) from None
 
     def missing(self) -> list[str]:
-        """Who has not been met yet, with addresses."""
+        """Workers that have not connected both ways yet, with addresses."""
         met = self._heard & self._reached
         return [f"{name} ({address})" for name, address in self._others.items() if name not in met]
 
     def wait(self) -> None:
-        """Returns when all have met, and the port is free again. Whoever calls sets the time limit."""
-        listening = threading.Thread(target=self._listen, name="meeting", daemon=True)
+        """Returns when all workers have connected and the port is free again. The caller sets the time limit."""
+        listening = threading.Thread(target=self._listen, name="start barrier", daemon=True)
         listening.start()
         while self._reached < set(self._others):
             for name in sorted(set(self._others) - self._reached):
@@ -60,9 +60,7 @@ class StartBarrier:
                 name = said.removeprefix(_HELLO).decode("ascii", "replace")
                 if said.startswith(_HELLO) and name in self._others:
                     connection.sendall(_HELLO)
-                    connection.recv(
-                        1
-                    )  # the other closes first, and so keeps the closed connection's name, and not this port
+                    connection.recv(1)  # the other side closes first, so TIME_WAIT does not block this port
                     self._heard.add(name)
 
     def _greet(self, name: str) -> None:
@@ -76,9 +74,9 @@ class StartBarrier:
 
 
 def silent(addresses: Mapping[str, str]) -> list[str]:
-    """Those at whose address no server of TensorFlow's answers now, with addresses. Takes no more than `ANSWER_S`.
+    """Workers whose TensorFlow server does not answer now, with addresses. Takes at most `ANSWER_S`.
 
-    A process that is stopped still takes connections, or the kernel does for it; so only an answer counts.
+    The kernel accepts connections for a stopped process, so only an answer counts.
     """
     answered: set[str] = set()
 

@@ -1,8 +1,7 @@
-"""How the tasks of a job wait for one another: shared queues on the parameter servers.
+"""Barriers of a parameter-server job: shared queues on the servers.
 
-Blocking dequeues and no polling: a worker that polls for initialised variables, as TensorFlow's session manager does,
-sleeps up to 30 s between looks. None of these ops is an ancestor of the training op, so none is part of the extracted
-graph.
+They use blocking dequeues. TensorFlow's session manager polls for initialised variables instead, and sleeps up to 30 s
+between polls. None of these ops is an ancestor of the training op, so none is part of the extracted graph.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ def _queue(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Start:
-    """Nobody steps before all are ready. On server 0."""
+    """No worker steps before all are ready. On server 0."""
 
     let_in: Any
-    """Worker 0, once the variables are set."""
+    """Run by worker 0 once the variables are initialised."""
     enter: Any
-    """Every worker: waits for `let_in`."""
+    """Run by every worker: waits for `let_in`."""
     arrive: Any
-    """Every worker, once it is ready to step."""
+    """Run by every worker once it is ready to step."""
     let_go: Any
-    """Worker 0: waits for all to arrive, then opens."""
+    """Run by worker 0: waits for all to arrive, then opens the barrier."""
     go: Any
-    """Every worker: waits for `let_go`."""
+    """Run by every worker: waits for `let_go`."""
 
 
 def start_barrier(workers: int) -> Start:
@@ -54,7 +53,7 @@ def start_barrier(workers: int) -> Start:
 
 
 def say_done(worker: int, servers: int) -> Any:
-    """The op by which a worker tells every server that it is done."""
+    """The op with which a worker reports to every server that it is done."""
     import tensorflow.compat.v1 as v1
 
     tellings = []
@@ -65,7 +64,7 @@ def say_done(worker: int, servers: int) -> Any:
 
 
 def hear_done(server: int) -> Any:
-    """The op by which a server waits for the next worker to be done; gives its index."""
+    """The op with which a server waits for the next worker to be done; returns its index."""
     import tensorflow.compat.v1 as v1
 
     with v1.device(server_device(server)):
@@ -74,10 +73,10 @@ def hear_done(server: int) -> Any:
 
 @dataclass(frozen=True)
 class Stop:
-    """The number of steps after which lock-step workers end, where only worker 0's clock decides. On server 0."""
+    """The step at which synchronous workers end, if the clock of worker 0 decides. On server 0."""
 
     at: Any
-    """To be read after a step: 0 while nobody knows yet."""
+    """Read after a step: 0 while the step is not chosen."""
     choose: Any
     number: Any
     """Placeholder of `choose`."""
@@ -88,8 +87,8 @@ def agreed_stop(after: Any) -> Stop:
     """Adds the ops to the default graph.
 
     Args:
-        after: the step's op. No worker can end a step that worker 0 has not begun, so what worker 0 chose before it
-            began that step is seen by all who read after it.
+        after: the step's op. No worker can end a step that worker 0 has not begun, so all workers see the choice that
+            worker 0 made before it began that step.
     """
     import tensorflow.compat.v1 as v1
 

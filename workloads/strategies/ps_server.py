@@ -1,4 +1,4 @@
-"""A task's TensorFlow server, and the whole life of a parameter server."""
+"""The TensorFlow server of a task, and the main loop of a parameter server."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from driple.workloads.runtime.watchdog import Peers, Watchdog
 from driple.workloads.strategies import ps_barrier
 
 LAST_WORD_S = 1.0
-"""How long a worker's `done` may come after its connection is seen to close."""
+"""How long after the end of its connection a worker's `done` may arrive."""
 FAREWELL_S = 10.0
-"""How long a server waits for workers that are done to be gone; a worker that waits for its answer must get it."""
+"""How long a server waits for finished workers to disconnect, so that each gets its last answer."""
 STALL_MARGIN_S = 2.0
-"""What server 0 waits beyond a step's time limit: the worker that is stuck knows more, and speaks first."""
+"""Time that server 0 adds to the limit of a step, so that the stuck worker reports first: it knows more."""
 
 
 def start_server(job: JobSpec, role: str, index: int) -> Any:
-    """TensorFlow's server of one task, listening."""
+    """Starts the TensorFlow server of a task."""
     import tensorflow.compat.v1 as v1
 
     config = v1.ConfigProto(intra_op_parallelism_threads=job.run.measurement.threads, allow_soft_placement=True)
     config.gpu_options.allow_growth = True  # tasks may share a device
     if role == "worker" and job.run.setting.device != CPU and not v1.config.list_physical_devices("GPU"):
-        # Soft placement would train on the CPU without a word.
+        # Soft placement would silently train on the CPU.
         raise RunFailed(f"{job.run.setting} is a GPU setting, and TensorFlow finds no GPU on this host")
     try:
         return v1.train.Server(v1.train.ClusterSpec(cluster.cluster_of(job)), role, index, config=config)
@@ -41,9 +41,9 @@ def start_server(job: JobSpec, role: str, index: int) -> Any:
 
 
 def serve(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog) -> None:
-    """Runs parameter server `index` until every worker has said that it is done.
+    """Runs parameter server `index` until every worker has reported that it is done.
 
-    SIGTERM ends it too: no handler is set, since a Python one would wait for a call of TensorFlow's to return.
+    SIGTERM ends it too. No handler is set, since a Python handler would wait for a TensorFlow call to return.
     """
     import tensorflow.compat.v1 as v1
 
@@ -82,7 +82,7 @@ def serve(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog) -> N
 
 
 def _own_session(server: Any, index: int) -> Any:
-    """A session that sees this server alone, and so does not wait for the others."""
+    """A session that is limited to this server, so that it does not wait for the others."""
     import tensorflow.compat.v1 as v1
 
     return v1.Session(server.target, config=v1.ConfigProto(device_filters=[f"/job:ps/task:{index}"]))
@@ -102,10 +102,9 @@ def _relax_when_complete(watchdog: Watchdog, peers: Peers) -> None:
 
 
 def _watch_progress(job: JobSpec, server: Any, watchdog: Watchdog, peers: Peers) -> None:
-    """On server 0, which keeps the global step: ends the job when that stands still.
+    """On server 0, which holds the global step: ends the job when the step does not advance.
 
-    It sees what no worker can tell: that all of them have stopped. One that is frozen while others go on is seen by
-    its peers' greetings.
+    This finds a job in which all workers have stopped. A single frozen worker is found by the greetings of its peers.
     """
     import tensorflow.compat.v1 as v1
 
@@ -113,7 +112,7 @@ def _watch_progress(job: JobSpec, server: Any, watchdog: Watchdog, peers: Peers)
     watchdog.expect(job.start_timeout_s, lambda: _never_came(job, peers))
     with v1.Graph().as_default():
         with v1.device(cluster.server_device(0)):
-            # The same name on the same device is the same variable: this is the job's own.
+            # The same name on the same device is the same variable: the global step of the job.
             step = v1.Variable(0, dtype=v1.int64, name=GLOBAL_STEP, use_resource=False, trainable=False)
             value, known = step.read_value(), v1.is_variable_initialized(step)
         with _own_session(server, 0) as session:

@@ -1,4 +1,4 @@
-"""A worker's life in a parameter-server job: wait for the others, step, say how each step went, say that it is done."""
+"""A worker of a parameter-server job: waits for the others, trains, records each step, reports that it is done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from driple.workloads.strategies.ps_server import start_server
 
 
 class Pace:
-    """Decides how many steps a worker does: a number, or as many as begin within a time after warm-up."""
+    """Decides when a worker stops: after a number of steps, or a time after warm-up."""
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
@@ -41,7 +41,7 @@ class Pace:
 
 @dataclass
 class Ending:
-    """Tells threads that the end of others is no longer bad news."""
+    """Flag for threads: the job is ending, so a lost peer is not an error any more."""
 
     near: bool = False
 
@@ -50,7 +50,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     """Runs worker `index` to its end.
 
     Args:
-        graph_file: where to leave the graph that runs; None for nowhere.
+        graph_file: file for the graph; None for none.
     """
     import tensorflow.compat.v1 as v1
 
@@ -70,7 +70,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
         from driple.workloads.graphs import graph_writer
 
         graph_writer.write(graph_writer.of_worker(built, job, f"worker:{index}"), graph_file)
-    # Duration in lock-step: one clock decides for all, or those who go on would wait for ever for one who stopped.
+    # With a duration in sync mode one clock decides for all, or workers would wait for ever for one that stopped.
     agreed = job.run.measurement.duration_s is not None and built.chief_op is not None
     with built.graph.as_default():
         start = ps_barrier.start_barrier(job.run.setting.workers)
@@ -88,7 +88,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     _steps(session, job, index, built, stop, output, watchdog)
     ending.near = True
     watchdog.expect(job.step_timeout_s, "trained to the end, but the parameter servers do not answer")
-    with contextlib.suppress(v1.errors.OpError):  # its work is done, whatever becomes of the servers now
+    with contextlib.suppress(v1.errors.OpError):  # the work is done, so lost servers do not matter
         session.run(done_op)
     watchdog.leave(0)
 
@@ -114,7 +114,7 @@ def _steps(
     watchdog: Watchdog,
 ) -> None:
     fetches = [built.train_op, built.loss, built.global_step, *([stop.at] if stop is not None else [])]
-    # A callable skips what session.run works out anew at every step: a millisecond of a step that can be ten.
+    # A callable avoids the setup of session.run at every step: 1 ms of a step that may take 10 ms.
     step_op = session.make_callable(fetches)
     pace = Pace(job.run.measurement)
     done = 0
@@ -123,7 +123,7 @@ def _steps(
         over = pace.over(done, time.monotonic())
         if stop is not None:
             if over and index == 0 and not stop_at:
-                # The others may be one step ahead of what worker 0 knows, and never two.
+                # The others may be one step ahead of worker 0, never two.
                 stop_at = done + 1
                 session.run(stop.choose, {stop.number: stop_at})
             over = bool(stop_at) and done >= stop_at
@@ -149,7 +149,7 @@ def _drive(session: Any, chief_op: Any, ending: Ending, watchdog: Watchdog) -> N
         except tf.errors.OpError as error:
             if ending.near:
                 return
-            time.sleep(1.0)  # a lost peer, if that is the cause, is the better message
+            time.sleep(1.0)  # if a lost peer is the cause, the watchdog has the better message
             watchdog.leave(1, f"the gradients could not be applied: {framework_of('tensorflow').explain(error)}")
 
 

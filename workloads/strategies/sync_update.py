@@ -1,9 +1,9 @@
-"""Lock-step: a step is applied when every worker's gradients are there, and no worker goes on before.
+"""Synchronous update: gradients are applied when those of every worker have arrived, and no worker goes on before.
 
-TensorFlow's SyncReplicasOptimizer hands out the leave to go on from one queue for all. A fast worker can take the one
-that was meant for another, step twice on the same weights, and leave the other waiting at the end: with two or more
-servers and steps of a millisecond that was seen within a hundred steps. Here each worker has a queue of its own, and
-the rest is the same: an accumulator beside each variable, emptied by worker 0 once all have added to it.
+TensorFlow's SyncReplicasOptimizer takes the tokens to go on from one queue for all workers. A fast worker can take the
+token of another, step twice on the same weights, and leave the other waiting at the end: with two or more servers and
+steps of 1 ms that happened within a hundred steps. Here each worker has its own queue. The rest is the same: an
+accumulator beside each variable, emptied by worker 0 once all workers have added to it.
 """
 
 from __future__ import annotations
@@ -12,56 +12,56 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Accumulators drop gradients that are older than the weights. In lock-step there are none, so none may look so.
+# Accumulators drop gradients that are older than the weights. In sync mode there are none, so none may look old.
 NEVER_STALE = 2**62
 
 
 @dataclass(frozen=True)
 class SyncUpdate:
-    """The two sides of a step."""
+    """The ops of a synchronous step."""
 
     worker_op: Any
-    """A worker's: hand in gradients, wait for leave; its value is the job's step after the update."""
+    """Run by a worker: sends gradients and waits for its token; its value is the global step after the update."""
     chief_op: Any
-    """Worker 0's beside that: wait for all gradients, apply their mean, give everyone leave."""
+    """Also run by worker 0: waits for all gradients, applies their mean, hands out the tokens."""
 
 
 def sync_update(
     optimiser: Any, gradients: Sequence[tuple[Any, Any]], global_step: Any, *, worker: int, workers: int, device: str
 ) -> SyncUpdate:
-    """Adds lock-step training to the default graph.
+    """Adds a synchronous update to the default graph.
 
     Args:
         optimiser: a TF1 optimiser.
         gradients: gradient and variable.
         global_step: counts updates.
         worker: this worker's index.
-        workers: how many there are.
-        device: of the queues.
+        workers: number of workers.
+        device: device of the queues.
     """
     import tensorflow.compat.v1 as v1
 
-    handed_in, means = [], []
+    sent, means = [], []
     for gradient, variable in gradients:
         with v1.device(variable.device):
             name = variable.op.name + "/gradients"
             if isinstance(gradient, v1.IndexedSlices):
                 sparse = v1.SparseConditionalAccumulator(gradient.dtype, variable.shape, name, name="gradients")
-                handed_in.append(sparse.apply_indexed_slices_grad(gradient, NEVER_STALE))
+                sent.append(sparse.apply_indexed_slices_grad(gradient, NEVER_STALE))
                 means.append((sparse.take_indexed_slices_grad(workers), variable))
             else:
                 dense = v1.ConditionalAccumulator(gradient.dtype, variable.shape, name, name="gradients")
-                handed_in.append(dense.apply_grad(gradient, NEVER_STALE))
+                sent.append(dense.apply_grad(gradient, NEVER_STALE))
                 means.append((dense.take_grad(workers), variable))
     applied = optimiser.apply_gradients(means, global_step=global_step)
     with v1.device(device):
-        leaves = [
+        tokens = [
             v1.FIFOQueue(-1, v1.int64, shapes=(), name="leave", shared_name=f"driple_leave_{index}")
             for index in range(workers)
         ]
         with v1.control_dependencies([applied]):
             now = global_step.read_value()
-            chief_op = v1.group(*(leave.enqueue(now) for leave in leaves), name="chief")
-        with v1.control_dependencies(handed_in):
-            worker_op = leaves[worker].dequeue(name="leave_given")
+            chief_op = v1.group(*(token.enqueue(now) for token in tokens), name="chief")
+        with v1.control_dependencies(sent):
+            worker_op = tokens[worker].dequeue(name="leave_given")
     return SyncUpdate(worker_op, chief_op)

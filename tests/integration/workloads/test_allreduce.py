@@ -145,11 +145,11 @@ def test_a_ring_that_breaks_is_told_in_plain_words() -> None:
     (port,) = free_ports(1)
     node = "{{function_node __wrapped__CollectiveBcastSend_device_/job:worker/replica:0/task:0/device:CPU:0}}"
     raw = f"{node} Collective ops is aborted by: failed to connect to all addresses"
-    with pytest.raises(RunFailed) as caught, allreduce._clear_words({"worker:1": f"127.0.0.1:{port}"}):
+    with pytest.raises(RunFailed) as caught, allreduce._named_errors({"worker:1": f"127.0.0.1:{port}"}):
         raise tf.errors.UnavailableError(None, None, raw)
     assert str(caught.value).startswith(f"the ring of workers broke: worker:1 (127.0.0.1:{port}) does not answer")
     assert "function_node" not in str(caught.value)
-    with pytest.raises(tf.errors.InvalidArgumentError), allreduce._clear_words({}):
+    with pytest.raises(tf.errors.InvalidArgumentError), allreduce._named_errors({}):
         raise tf.errors.InvalidArgumentError(None, None, "shapes differ")
 
 

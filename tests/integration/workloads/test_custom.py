@@ -175,7 +175,7 @@ from driple.workloads.models import registry
 
 for function in ("dense", "own_loss", "language", "raw", "plain", "keras_3", "nothing"):
     work = workload(f"{sys.argv[1]}:{function}", dataset="europarl" if function == "language" else "cifar10")
-    batch = inputs.example_batch(work, 1, 0)
+    batch = inputs.batch_tensors(work, seed=1, worker=0, data_dir=None)
     try:
         network = registry.network(work)
         with tf.GradientTape() as tape:

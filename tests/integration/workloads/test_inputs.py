@@ -18,6 +18,8 @@ from driple.workloads.models import registry
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 
+IMAGES = Workload("resnet50", "imagenet", 64, image_size=50)
+TEXT = Workload("transformer", "europarl", 64, sequence_length=12)
 KINDS = [workload("resnet20", batch_size=4), workload("nmt_small", batch_size=4), workload("ncf", batch_size=4)]
 
 
@@ -47,10 +49,34 @@ def test_synthetic_examples_are_new_each_step_and_follow_from_seed_and_worker(wo
     assert not same(batches(work, 1, worker=1)[0], first)
 
 
-@pytest.mark.parametrize("work", KINDS, ids=lambda work: work.dataset)
-def test_arrays_are_like_tensors(work: Workload) -> None:
-    tensors, arrays = batches(work, 1)[0], inputs.example_batch(work, 1, 0)
-    assert {n: (t.shape, t.dtype) for n, t in tensors.items()} == {n: (a.shape, a.dtype) for n, a in arrays.items()}
+def test_images_are_of_few_classes_and_each_class_looks_like_itself() -> None:
+    batch = batches(IMAGES, 1)[0]
+    assert batch["image"].shape == (64, 50, 50, 3)
+    assert batch["image"].dtype == np.float32
+    assert 0.3 < batch["image"].std() < 0.6
+    assert set(batch["label"]) <= set(range(0, 1000, 100))
+    assert batch["label"].dtype == np.int32
+    other = batches(IMAGES, 1, seed=2, worker=1)[0]
+    near = [np.abs(other["image"] - image).mean(axis=(1, 2, 3)).argmin() for image in batch["image"]]
+    assert np.mean(other["label"][near] == batch["label"]) > 0.9, "across seeds and workers"
+
+
+def test_a_translation_is_a_function_of_its_source() -> None:
+    batch = batches(TEXT, 1)[0]
+    assert batch["source"].shape == (64, 12)
+    assert batch["target"].shape == (64, 13)
+    assert (batch["target"][:, 0] == inputs.BEGIN).all()
+    words = dict(zip(batch["source"].ravel(), batch["target"][:, 1:].ravel(), strict=True))
+    assert all(words[s] == t for s, t in zip(batch["source"].ravel(), batch["target"][:, 1:].ravel(), strict=True))
+    assert min(words) >= inputs.FIRST_WORD
+    assert max(words) < inputs.FIRST_WORD + inputs.WORDS
+
+
+def test_ratings_are_about_half_and_half() -> None:
+    batch = batches(Workload("ncf", "movielens", 2000), 1)[0]
+    assert set(batch["label"]) == {0, 1}
+    assert 0.3 < batch["label"].mean() < 0.7
+    assert max(batch["user"].max(), batch["item"].max()) < inputs.ACTIVE
 
 
 def test_input_is_made_on_the_cpu_of_the_worker() -> None:
@@ -155,12 +181,12 @@ def test_aligned_text(tmp_path: Path, names: tuple[str, str]) -> None:
         (
             "resnet20",
             {"data_batch_1.bin": b"\x01" * 3000},
-            "3000 bytes are no whole number of CIFAR-10 records of 3073",
+            "3000 bytes, not a multiple of a CIFAR-10 record of 3073",
         ),
         ("resnet20", {"data_batch_1.bin": b"\xc8" * 3073}, "label 200 found, CIFAR-10 has 0 to 9"),
         ("lenet", {}, "expected a folder of JPEG files for each of 1 to 1000 classes, found 0 folders"),
         ("lenet", {"n01/readme.txt": b"?"}, "expected JPEG files .*, found none"),
-        ("lenet", {"n01/1.jpg": b"GIF89a"}, "1.jpg: expected a JPEG file"),
+        ("lenet", {"n01/1.jpg": b"GIF89a"}, "1.jpg: not a JPEG file"),
         ("nmt_small", {"a.txt": b"one\n"}, r"expected line-aligned text, NAME\.src beside NAME\.tgt"),
         ("nmt_small", {"a.src": b"one\n"}, "expected its translation in .*a.tgt, which does not exist"),
         ("nmt_small", {"a.src": b"one\ntwo\n", "a.tgt": b"un\n"}, "has 2 lines and .* 1: expected the same number"),

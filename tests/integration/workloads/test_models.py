@@ -198,7 +198,7 @@ for name in NAMES:
     network = registry.network(work)
     optimiser = optimisers.make_v2(work.optimiser, DATASETS[work.dataset].kind)
     before = [w.numpy() for w in network.model.weights]
-    batch = inputs.example_batch(work, 1, 0)
+    batch = inputs.batch_tensors(work, seed=1, worker=0, data_dir=None)
     with tf.GradientTape() as tape:
         loss = network.loss(network(batch), batch)
     gradients = tape.gradient(loss, network.model.trainable_variables)

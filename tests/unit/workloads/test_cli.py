@@ -35,7 +35,7 @@ def test_help_and_lists_load_neither_tensorflow_nor_arrow(arguments: list[str]) 
         (["graph", "--model", "resnet-20", "--out", "g"], "did you mean 'resnet20'?"),
         (["graph", "--model", "resnet20", "--dataset", "cifar", "--out", "g"], "did you mean 'cifar10'?"),
         (["graph", "--model", "resnet20", "--setting", "x", "--out", "g"], "is not a setting"),
-        (["graph", "--model", "resnet20", "--task", "ps:0", "--out", "g"], "has no graph of its own"),
+        (["graph", "--model", "resnet20", "--task", "ps:0", "--out", "g"], "has no graph"),
         (["graph", "--model", "resnet20", "--task", "worker:5", "--out", "g"], "no task 'worker:5'"),
         (["graph", "--model", "resnet20", "--jobs", "0", "--out", "g"], "--jobs: expected 1 or more"),
         (
@@ -54,7 +54,7 @@ def test_help_and_lists_load_neither_tensorflow_nor_arrow(arguments: list[str]) 
         (["graph", "--model", "resnet20", "--width", "nan", "--out", "g"], "width: expected 0.01 to 64, got nan"),
         (["graph", "--model", "resnet20", "--width", "1e9", "--out", "g"], "width: expected 0.01 to 64"),
         (["graph", "--model", "ncf", "--size", "8", "--out", "g"], "size: movielens has none"),
-        (["graph", "--model", "net.py:net", "--out", "g"], "say with --dataset"),
+        (["graph", "--model", "net.py:net", "--out", "g"], "name its dataset with --dataset"),
         (["graph", "--job", "none.json", "--out", "g"], "none.json: No such file"),
     ],
 )

@@ -73,7 +73,7 @@ def test_ordinary_sizes_are_filled_in(tmp_path: Path) -> None:
     assert workload_of("transformer", None, 4).sequence_length == 50
     assert workload_of("alexnet", "cifar10", 4, size=16).image_size == 16
     assert workload_of("ncf", None, 4).image_size is None
-    with pytest.raises(BadInput, match="say with --dataset"):
+    with pytest.raises(BadInput, match="name its dataset with --dataset"):
         workload_of("mine.py:net", None, 4)
     with pytest.raises(BadInput, match="No such file"):
         workload_of("mine.py:net", "cifar10", 4, code_path=str(tmp_path / "mine.py"))

@@ -99,12 +99,13 @@ class GpuSource:
 
     def open(self) -> None:
         """Finds the device and what it can tell; see Source."""
+        self._device = device = open_gpu(self._wanted)
+        self._facts.update(device.facts)
+        self._gauge, readings = device.gauge, device.readings
         now_ns = time.monotonic_ns()
         self._sent_ns = self._horizon_ns = now_ns
         self._stamps = Stamps(now_ns)
-        self._device = device = open_gpu(self._wanted, self._stamps, now_ns)
-        self._facts.update(device.facts)
-        self._buffers, self._gauge, readings = device.buffers, device.gauge, device.readings
+        self._buffers = device.buffers(self._stamps, now_ns)
         for slot, column in enumerate(COLUMNS):
             if column in readings:
                 self._readings.append((slot, *readings[column]))

@@ -1,4 +1,4 @@
-"""What a GPU vendor provides: a library that lists and opens devices. See registry.py for how to add one."""
+"""Interface of a GPU vendor: a library that lists and opens devices. See registry.py for how to add one."""
 
 from __future__ import annotations
 

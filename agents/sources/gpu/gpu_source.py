@@ -1,13 +1,12 @@
-"""The GPU source: utilisation through NVML's buffered samples, and what else a device tells.
+"""The GPU source: utilisation through the driver's buffered samples, and plain readings.
 
 NVML offers utilisation in two ways. The gauge (`nvmlDeviceGetUtilizationRates`) is an average over a window of 1/6 s
 to 1 s: a burst of 200 ms is lost in it. The buffered samples (`nvmlDeviceGetSamples`) are what the driver measured in
 between, each with a stamp of its own, and with them a square wave of 200/300 ms comes back exactly. So the samples are
 what we record, at their own times and not at ours, and the gauge answers only where there are none.
 
-A sample is the average over the period that ends at its stamp. Nothing here repeats a sample: where the device was
-silent and the gauge did not see it at rest the trace is silent, and the reader of the trace knows for how long a sample
-speaks by `sample_period_ms`.
+A sample is the average over the period that ends at its stamp. No sample is repeated: where the device was silent and
+the gauge did not show it idle, the trace has no value; `sample_period_ms` is the time for which a sample counts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from driple.agents.sources.gpu.sample_gaps import GAUGE_NS, Hole
 log = logging.getLogger(__name__)
 
 PLAIN_READ_HZ = 5.0
-"""How often the buffers are emptied and the plain columns read. Buffers hold 100 samples or more, seconds of a real
+"""Rate at which the buffers are emptied and the plain columns read. Buffers hold 100 samples or more, seconds of a real
 device; a read is 0.1 to 0.25 ms of CPU when the caches are cold, as they are in a loop that mostly sleeps."""
 GAUGE_READ_HZ = 50.0
 """The gauge changes six times a second at most: this places its edges to 20 ms, and more would place them no better."""
@@ -39,7 +38,7 @@ Row = Tuple[int, Value, Value]
 
 
 def refuse(value: float) -> bool:
-    """Whether a utilisation is absurd. Drivers have said 900 %, and one such point moves every threshold."""
+    """Whether a utilisation is invalid. Drivers have reported 900 %, and one such value moves every threshold."""
     return not 0 <= value <= 100
 
 
@@ -98,7 +97,7 @@ class GpuSource:
         self._first_error = ""
 
     def open(self) -> None:
-        """Finds the device and what it can tell; see Source."""
+        """Opens the device and finds what it reports; see Source."""
         self._device = device = open_gpu(self._wanted)
         self._facts.update(device.facts)
         self._gauge, readings = device.gauge, device.readings
@@ -215,7 +214,7 @@ class GpuSource:
         return "gauge" if self._gauge is not None else None
 
     def _failed(self, code: int) -> None:
-        """Counts a call that went wrong in passing; the slot stays None for this tick."""
+        """Counts a call that failed; the slot stays None for this tick."""
         assert self._device is not None
         if code in self._device.lost_codes:
             raise Lost
@@ -225,7 +224,7 @@ class GpuSource:
             log.warning("%s: a reading failed with %s; null where that happens", self.name, self._first_error)
 
     def _checked(self, values: Sequence[float]) -> List[Value]:
-        """None for what is absurd, and counts it."""
+        """Replaces invalid values by None, and counts them."""
         checked: List[Value] = [None if refuse(value) else value for value in values]
         self._refused += checked.count(None)
         return checked

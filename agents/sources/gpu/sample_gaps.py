@@ -22,7 +22,7 @@ LONGEST_NS = 10_000_000_000
 
 
 def of_the_hole(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
-    """What the gauge's answer says of a time without samples: the least that the device can have done there.
+    """Lower bound of the utilisation in a time without samples, by the gauge's answer.
 
     Args:
         answer: Of the gauge, in percent.
@@ -73,7 +73,7 @@ class Hole:
             self.looks.append((now_ns, value))
 
     def settle(self, start_ns: int, period_ns: int) -> List[Tuple[int, float]]:
-        """What is known up to the last look, of the time after `start_ns`."""
+        """Values that are known for the time from `start_ns` to the last look."""
         found: List[Tuple[int, float]] = []
         for at_ns, value in self.looks:
             start_ns = max(start_ns, self.settled_ns)

@@ -21,7 +21,7 @@ from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import Hopeless
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
-from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_client import AgentClient, Clients
 
 LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
@@ -48,12 +48,10 @@ _TAKE_OFF = (
 class Shaper(Protocol):
     """Makes a condition on the data link of every host of a run."""
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         """Makes it, in place of what was there; gives back what made each part."""
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         """Takes it off."""
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -97,7 +95,7 @@ class Links:
             raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); mend the inventory")
         return f"nic:{nic}"
 
-    def apply(self, spec: RunSpec, stations: Mapping[str, AgentClient]) -> tuple[dict[str, float], dict[str, str]]:
+    def apply(self, spec: RunSpec, stations: Clients) -> tuple[dict[str, float], dict[str, str]]:
         """Makes the run's condition where it is not there already; what was measured, and what made it."""
         if spec.setting.one_machine:
             return {}, {}
@@ -125,14 +123,12 @@ class Links:
                 self._last[name] = key
         return self._measured[key]
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         """Takes every condition off."""
         self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
 
 
-def probe(
-    stations: Mapping[str, AgentClient], addresses: Mapping[str, str], *, packets: int, at_once: int
-) -> dict[str, float]:
+def probe(stations: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
     """Sends from each host to the next: what the links carry and lose now.
 
     Args:
@@ -173,14 +169,12 @@ def probe(
 class NoShaper:
     """For hosts that have no link of their own to condition."""
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         if condition != NOTHING:
             raise Hopeless(f"network condition {condition.label}: these hosts have no link to condition")
         return {}
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         return None
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -193,9 +187,7 @@ class TcShaper:
     def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
         self._hosts = hosts
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         self.clear(stations)
         if condition == NOTHING:
             return {}
@@ -208,7 +200,7 @@ class TcShaper:
         parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
         return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         for name, station in stations.items():
             failed = station.ask(requests.UndoNow(), timeout_s=30.0).failed
             if failed:

@@ -20,7 +20,7 @@ from driple.orchestrator.attempt.data_network import LOOPBACK, NoShaper, Shaper,
 from driple.orchestrator.attempt.failure import Hopeless
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.config.inventory import HostSpec, Link
-from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_client import Clients
 from driple.orchestrator.hosts.base import Host
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ class _LabShaper:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         try:
             return dict(self._lab.shape(condition, float(setting.link_mbit or 0)))
         except HostError:
@@ -141,7 +139,7 @@ class _LabShaper:
         except RunFailed as error:
             raise Hopeless(f"network condition {condition.label or 'of the link itself'}: {error}") from None
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         return None  # the links go with the lab
 
     def pairs_at_once(self, hosts: int) -> int:

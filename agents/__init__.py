@@ -1,1 +1,1 @@
-"""What runs on a host to sample it."""
+"""Programs that run on a host: the agent daemon and the sampler."""

@@ -1,4 +1,4 @@
-"""driple-sample: what a host's device and network did, at high frequency."""
+"""driple-sample: samples the GPU, the network and a task of a host at high frequency."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ INTERRUPTED = 130
 
 
 def main(argv: list[str] | None = None) -> int:
-    """As `command_line.main`. Nothing is imported before it: Ctrl-C while things load is no reason for a traceback."""
+    """As `command_line.main`, which is imported here so that Ctrl-C during the import causes no traceback."""
     try:
         from driple.agents.sampler import command_line
 

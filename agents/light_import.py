@@ -1,7 +1,7 @@
-"""Importing the large module that the one-file sampler carries, without paying for its compilation.
+"""Imports a large module of the one-file sampler without the memory cost of its compilation.
 
-A module in an archive is compiled at every start. For pynvml's 7000 lines that takes our resident memory from 23 to
-40 MB, and allocators rarely give it back. So another process compiles it, and ours loads the result.
+A module in an archive is compiled at every start. For pynvml's 7000 lines that raises our resident memory from 23 to
+40 MB, and allocators rarely return it. So another process compiles it, and ours loads the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PATIENCE_S = 60.0
 
 
 def import_light(name: str) -> None:
-    """Imports a module; one that lies in an archive is compiled elsewhere first. Raises ImportError without one."""
+    """Imports a module; one in an archive is first compiled by another process. Raises ImportError."""
     archive = getattr(globals().get("__loader__"), "archive", None)
     if archive is not None and name not in sys.modules:
         # Not through find_spec, which compiles what it finds in an archive.

@@ -14,10 +14,10 @@ from driple.agents.daemon.event_loop import Loop
 from driple.agents.daemon.forked_call import ForkedCalls, Outcome, Work
 from driple.agents.daemon.journal import Journal
 from driple.agents.daemon.line_streams import Line, OutputQueue
-from driple.agents.daemon.processes import Order, Processes, Stopped
+from driple.agents.daemon.processes import Processes
 from driple.agents.daemon.reaper import Reaper
 from driple.agents.daemon.task_progress import Follower, Task, alive
-from driple.agents.daemon.work_dir import WorkDir, expanded, sums, tail
+from driple.agents.daemon.work_dir import WorkDir, expand_arguments, sums, tail
 from driple.contracts.errors import BadInput, DripleError, UnknownName, shown
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.message import Message, Tagged, encode
@@ -121,32 +121,15 @@ class Handlers:
         return requests.Done()
 
     def _start(self, _: int, asked: requests.Start) -> requests.StartAnswer:
-        order = Order(
-            name=asked.name,
-            argv=[_home(word) for word in asked.argv],
-            env=asked.env or {},
-            cwd=self._work.under(asked.cwd),
-            stdout=None if asked.stdout is None else self._work.inside(asked.stdout),
-            stderr=self._work.inside(asked.stderr),
-            talk=asked.talk,
-            lifeline=asked.lifeline,
-            limit_s=asked.limit_s,
-        )
         start_mono_ns = time.monotonic_ns()
-        return requests.StartAnswer(pid=self.processes.start(order), start_mono_ns=start_mono_ns)
+        return requests.StartAnswer(pid=self.processes.start(asked, self._work), start_mono_ns=start_mono_ns)
 
     def _tell(self, _: int, asked: requests.Tell) -> requests.Done:
         self.processes.tell(asked.name, asked.line)
         return requests.Done()
 
     def _stop(self, number: int, asked: requests.Stop) -> None:
-        def done(stopped: Stopped) -> None:
-            answer = requests.StopAnswer(ended=stopped.ended, killed=tuple(stopped.killed))
-            if stopped.left:
-                answer.left = tuple(stopped.left)
-            self._answer(number, answer)
-
-        self.processes.stop(asked.names, asked.grace_s, done)
+        self.processes.stop(asked.names, asked.grace_s, partial(self._answer, number))
 
     def _follow(self, _: int, asked: requests.Follow) -> requests.Done:
         folder = self._work.under(asked.folder)
@@ -183,7 +166,7 @@ class Handlers:
 
         found = interfaces()
         answer = requests.HostInfo(
-            nics={name: found[name].info() if name in found else None for name in asked.nics or sorted(found)},
+            nics={name: found.get(name) for name in asked.nics or sorted(found)},
             interfaces=tuple(sorted(found)),
             gpus=None,
             python=None,
@@ -206,14 +189,14 @@ class Handlers:
         if asked.gpus:
             ask("gpus", _gpus, GPUS_S)
         if asked.python is not None:
-            prefix = [_home(word) for word in asked.python]
+            prefix = expand_arguments(asked.python)
             ask("python", lambda: python_versions(prefix), PYTHON_S)
         return None if waiting else answer
 
     def _run(self, number: int, asked: requests.Run) -> None:
         from driple.agents.daemon.cleanup import run
 
-        argv = [_home(word) for word in asked.argv]
+        argv = expand_arguments(asked.argv)
         self._fork(number, lambda: run(argv, asked.limit_s), asked.limit_s + 1)
 
     def _undo_later(self, _: int, asked: requests.UndoLater) -> requests.Done:
@@ -315,8 +298,3 @@ def _gpus() -> List[requests.GpuInfo]:
     from driple.agents.sources.gpu.registry import list_gpus
 
     return list_gpus()
-
-
-def _home(word: str) -> str:
-    """Expands `~/`, as no shell does it."""
-    return str(expanded(word)) if word.startswith("~/") else word

@@ -10,7 +10,7 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Set
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Protocol, Sequence, Set
 
 from driple.agents.daemon.event_loop import Loop, Timer
 from driple.agents.daemon.journal import Journal
@@ -18,7 +18,9 @@ from driple.agents.daemon.line_streams import OutputQueue
 from driple.agents.daemon.procfs import TOKEN_VARIABLE, Family, die_with, kill, process, processes
 from driple.agents.daemon.reaper import Reaper
 from driple.agents.daemon.relay import Relay
+from driple.agents.daemon.work_dir import WorkDir, expand_arguments
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.protocol.requests import Start, StopAnswer
 
 # After SIGKILL. Only a process stuck in the kernel takes longer, on a dead disk or driver.
 PATIENCE_S = 10.0
@@ -43,23 +45,6 @@ class Listener(Protocol):
         """A problem with a process."""
 
 
-class Order(NamedTuple):
-    """A process to start."""
-
-    name: str
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    """Added to our own environment."""
-    cwd: Path
-    stdout: Optional[Path]
-    """None: discarded, or relayed to the controller with `talk`."""
-    stderr: Path
-    talk: bool
-    lifeline: bool
-    """Whether its stdin is a pipe that closes when the agent ends."""
-    limit_s: float
-
-
 class Child:
     """A process that was started, until none of its descendants is left."""
 
@@ -75,20 +60,10 @@ class Child:
         self.exit_code: Optional[int] = None
 
 
-class Stopped:
-    """Result of `Processes.stop`."""
-
-    def __init__(self) -> None:
-        self.ended: Dict[str, int] = {}
-        self.killed: List[str] = []
-        self.left: List[str] = []
-        """Processes with descendants that survived SIGKILL."""
-
-
 class _Stop(NamedTuple):
     waiting: List[Child]
-    done: Callable[[Stopped], None]
-    result: Stopped
+    done: Callable[[StopAnswer], None]
+    result: StopAnswer
 
 
 class Processes:
@@ -103,7 +78,7 @@ class Processes:
         self._leaving: List[Child] = []
         self._stops: List[_Stop] = []
 
-    def start(self, order: Order) -> int:
+    def start(self, order: Start, work: WorkDir) -> int:
         """Starts a process and returns its pid.
 
         Raises:
@@ -116,7 +91,7 @@ class Processes:
         self._journal.keep(order.name, token)
         fds: List[int] = []  # all descriptors to close here; those that we keep are removed from the list
         try:
-            child = self._launch(order, token, fds)
+            child = self._launch(order, work, token, fds)
         except BaseException:
             self._journal.drop(token)
             raise
@@ -151,10 +126,14 @@ class Processes:
         child = self._living.get(name)
         return None if child is None else child.family.pid
 
-    def stop(self, names: Optional[Iterable[str]], grace_s: float, done: Callable[[Stopped], None]) -> None:
+    def stop(self, names: Optional[Iterable[str]], grace_s: float, done: Callable[[StopAnswer], None]) -> None:
         """Stops processes, or all of them; calls `done` when none of their descendants is left."""
         wanted: Optional[Set[str]] = None if names is None else set(names)
-        stop = _Stop([child for child in self._all() if wanted is None or child.name in wanted], done, Stopped())
+        stop = _Stop(
+            [child for child in self._all() if wanted is None or child.name in wanted],
+            done,
+            StopAnswer(ended={}, killed=()),
+        )
         for child in stop.waiting:
             if child.exit_code is None:
                 self._terminate(child, grace_s)
@@ -171,35 +150,36 @@ class Processes:
     def _all(self) -> List[Child]:
         return [*self._living.values(), *self._leaving]
 
-    def _launch(self, order: Order, token: str, fds: List[int]) -> Child:
+    def _launch(self, order: Start, work: WorkDir, token: str, fds: List[int]) -> Child:
         import subprocess  # not at the start of the agent, of which it would take a tenth
 
+        argv = expand_arguments(order.argv)
         nothing = _opened(Path(os.devnull), os.O_RDWR | os.O_CLOEXEC, fds)
         stdin, hold = nothing, -1
         if order.talk or order.lifeline:
             stdin, hold = os.pipe2(os.O_CLOEXEC)
             fds += (stdin, hold)
-        stderr = _opened(order.stderr, _APPEND, fds)
+        stderr = _opened(work.inside(order.stderr), _APPEND, fds)
         stdout, hear = nothing, -1
         if order.talk:
             hear, stdout = os.pipe2(os.O_CLOEXEC)
             fds += (hear, stdout)
         elif order.stdout is not None:
-            stdout = _opened(order.stdout, _APPEND, fds)
+            stdout = _opened(work.inside(order.stdout), _APPEND, fds)
         parent = os.getpid()
         try:
             started = subprocess.Popen(
-                order.argv,
+                argv,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                cwd=order.cwd,
-                env={**os.environ, **order.env, TOKEN_VARIABLE: token},
+                cwd=work.under(order.cwd),
+                env={**os.environ, **(order.env or {}), TOKEN_VARIABLE: token},
                 start_new_session=True,
                 preexec_fn=lambda: die_with(parent),
             )
         except OSError as error:
-            raise BadInput(f"{order.name}: {error.filename or order.argv[0]}: {error.strerror}") from None
+            raise BadInput(f"{order.name}: {error.filename or argv[0]}: {error.strerror}") from None
         except (ValueError, subprocess.SubprocessError) as error:  # a NUL in an argument, `=` in a variable's name
             raise BadInput(f"{order.name}: {error}") from None
         started.returncode = 0  # the reaper waits for it, this object must not
@@ -281,9 +261,9 @@ class Processes:
                     continue
                 stop.waiting.remove(child)
                 if child.killed_s is not None:
-                    result.killed.append(child.name)
+                    result.killed += (child.name,)
                 if stuck or child.name in left:
-                    result.left.append(child.name)
+                    result.left += (child.name,)
             if not stop.waiting:
                 self._stops.remove(stop)
                 stop.done(result)

@@ -9,7 +9,7 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, Iterable, List
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.protocol.events import Busy
@@ -108,6 +108,11 @@ class WorkDir:
 def expanded(path: str) -> Path:
     """Expands `~` as a shell does: an unknown user's stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  (Path.expanduser raises for those)
+
+
+def expand_arguments(argv: Iterable[str]) -> List[str]:
+    """Expands `~/` at the start of each argument, as no shell does it."""
+    return [str(expanded(word)) if word.startswith("~/") else word for word in argv]
 
 
 def open_now(path: str, flags: int) -> int:

@@ -9,8 +9,7 @@ import fcntl
 import socket
 import struct
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 from driple.contracts.protocol.requests import NicInfo
 
@@ -26,38 +25,23 @@ _SIOCETHTOOL, _ETHTOOL_GSET = 0x8946, 1
 _UNKNOWN_SPEED = 0xFFFFFFFF
 
 
-@dataclass
-class Interface:
-    """An interface."""
-
-    name: str
-    up: bool
-    """Whether it is up and has a carrier."""
-    mtu: Optional[int]
-    addresses: List[str] = field(default_factory=list)
-
-    def info(self) -> NicInfo:
-        """As it is reported to the controller."""
-        speed = _speed_mbit(self.name)
-        return NicInfo(up=self.up, speed_mbit=speed, addresses=tuple(self.addresses), mtu=self.mtu)
-
-
-def interfaces() -> Dict[str, Interface]:
+def interfaces() -> Dict[str, NicInfo]:
     """All interfaces by name. Raises OSError if the kernel does not list them."""
-    links: Dict[int, Interface] = {}
+    links: Dict[int, Tuple[str, NicInfo]] = {}
     for body in _dump(_RTM_GETLINK, _RTM_NEWLINK):
         _, _, index, flags, _ = _LINK.unpack_from(body)
         told = dict(_attributes(body, _LINK.size))
         name = told[_IFLA_IFNAME].rstrip(b"\0").decode("utf-8", "replace")
         mtu = struct.unpack("I", told[_IFLA_MTU])[0] if _IFLA_MTU in told else None
-        links[index] = Interface(name, flags & _UP_AND_RUNNING == _UP_AND_RUNNING, mtu)
+        up = flags & _UP_AND_RUNNING == _UP_AND_RUNNING
+        links[index] = name, NicInfo(up=up, speed_mbit=_speed_mbit(name), addresses=(), mtu=mtu)
     for body in _dump(_RTM_GETADDR, _RTM_NEWADDR):
         family, _, _, _, index = _ADDRESS.unpack_from(body)
         told = dict(_attributes(body, _ADDRESS.size))
         packed = told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS))  # on a point-to-point link the second is the other end
         if packed is not None and index in links and family in (socket.AF_INET, socket.AF_INET6):
-            links[index].addresses.append(socket.inet_ntop(family, packed))
-    return {link.name: link for link in links.values()}
+            links[index][1].addresses += (socket.inet_ntop(family, packed),)
+    return dict(links.values())
 
 
 def _dump(request: int, reply: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What driple-sample does: parse, call, print, exit code."""
+"""The command driple-sample: parse, call, print, exit code."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
 
 PROG = "driple-sample"
-# For the summary to a controller that does not read: it is in the trace too, and we must not be left behind.
+# For the summary, if the controller does not read: the trace has it too, and the sampler must end.
 _PATIENCE_S = 5.0
 
 
 @command
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Parses, calls, gives the exit code: 0 fine, 2 bad input; with a wrapped command, that command's."""
+    """Parses and samples. Exit codes: 0 fine, 2 bad input; with a wrapped command, that of the command."""
     own, wrapped = _split(list(sys.argv[1:] if argv is None else argv))
     arguments = _parser().parse_args(own)
     _check_alone(own, wrapped)
@@ -40,7 +40,7 @@ def _split(argv: List[str]) -> Tuple[List[str], Tuple[str, ...]]:
 
 
 def _check_alone(own: List[str], wrapped: Tuple[str, ...]) -> None:
-    """Refuses what would be ignored beside an option that stands for all others."""
+    """Refuses options that would be ignored beside one that excludes all others."""
     given = list(dict.fromkeys(word.partition("=")[0] for word in own if word.startswith("--")))
     for option, fitting in (("--answer-clock", ()), ("--seal", ()), ("--spec", ("--json",))):
         others = [other for other in given if other not in (option, *fitting)] + ["a command"] * bool(wrapped)

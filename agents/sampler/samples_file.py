@@ -1,4 +1,4 @@
-"""The append-only file of a sampler that runs: its form, and reading it back, also after the sampler was killed.
+"""The append-only file of a running sampler: its format, and a reader that also handles files of killed samplers.
 
     "driple-samples 1\\n"
     one line of JSON: the streams with their tables and columns, and what was asked for
@@ -48,7 +48,7 @@ class Stream:
 
 @dataclass
 class Refused:
-    """Counts values that did not fit their column's type: they are stored as nulls, never bent into range."""
+    """Counts values that did not fit their column's type: they are stored as nulls, never clamped."""
 
     count: int = 0
 

@@ -33,7 +33,7 @@ _LONGER = len(".") + len(".flows") + len(".partial") + 33
 
 
 class DiskFull(BadInput):
-    """The file could not be extended. What was written before is whole and kept."""
+    """The file could not be extended. What was written before is intact."""
 
 
 def samples_path(out: Path) -> Path:
@@ -42,7 +42,7 @@ def samples_path(out: Path) -> Path:
 
 
 def check_out(out: Path) -> None:
-    """Refuses a place where a trace cannot be left.
+    """Refuses a path where a trace cannot be written.
 
     Raises:
         BadInput: no such folder, not writable, not a plain file, too long a name, or an unsealed trace is still there.
@@ -93,7 +93,7 @@ def _nothing_in(samples: Path) -> bool:
 
 
 def _is_at(fd: int, path: Path) -> bool:
-    """Whether an open file still has its name: whoever had the lock before us may have removed it."""
+    """Whether an open file still has its name: the previous owner of the lock may have removed it."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(fd), path.stat())
     return False
@@ -155,7 +155,7 @@ class SampleWriter:
             self._pending.append(encode_rows(number, self._streams[number].fields, columns, self.refused))
 
     def note(self, note: Dict[str, Any]) -> None:
-        """Takes what is known about the whole so far; replaces the note before."""
+        """Adds a note about the trace so far; replaces the previous note."""
         self._pending.append(encode_note(note))
 
     def flush(self) -> None:

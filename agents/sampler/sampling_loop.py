@@ -331,6 +331,6 @@ class _TableSlot:
 
 
 def machine() -> Dict[str, Any]:
-    """What a reader of the trace may want to know of the host."""
+    """Facts about the host for the trace."""
     uname = os.uname()
     return {"host": uname.nodename, "kernel": uname.release, "machine": uname.machine, "processors": os.cpu_count()}

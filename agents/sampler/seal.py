@@ -36,7 +36,7 @@ def table_path(out: Path, table: str) -> Path:
 
 
 def seal_left(samples: Path) -> Dict[Path, int]:
-    """Seals what a sampler left that is gone; as `seal`, and refuses the file of one that still runs."""
+    """As `seal`, for the file of a sampler that was killed; refuses the file of a running one."""
     try:
         fd = os.open(samples, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -60,7 +60,7 @@ def seal(samples: Path, out: Optional[Path] = None) -> Dict[Path, int]:
         Rows of each file written.
 
     Raises:
-        BadInput: it is no samples file, or the result cannot be written. The samples file then stays.
+        BadInput: it is not a samples file, or the result cannot be written. The samples file then stays.
     """
     if out is None:
         if samples.suffix != SUFFIX:
@@ -90,9 +90,9 @@ def seal(samples: Path, out: Optional[Path] = None) -> Dict[Path, int]:
 
 
 def _quality_from_rows(source: SamplesFile) -> Dict[str, Any]:
-    """How it went by the rows themselves: without a clean stop the last note is older than they are.
+    """Quality recomputed from the rows: without a clean stop the last note is older than they are.
 
-    What rows do not tell is null, and what the sampler last said goes under `last_note`.
+    What rows do not contain is null, and the last note goes under `last_note`.
     """
     note, streams = source.note, source.streams
     period_ns = _period_ns(source)
@@ -151,12 +151,12 @@ def _loop(ticks: int, span_ns: int, period_ns: int) -> Dict[str, Any]:
 
 
 def _names(said: Mapping[str, Any]) -> Dict[str, Any]:
-    """What a note said with its figures taken out: text says what something is, and that stays true."""
+    """A note without its figures: text stays valid, figures do not."""
     return {key: value if isinstance(value, str) else None for key, value in said.items()}
 
 
 class _SourceRows:
-    """What the ticks' rows tell about one source."""
+    """Quality of one source, recomputed from the rows."""
 
     def __init__(
         self, said: Mapping[str, Any], fields: Sequence[Field], own: Stream, tick_ns: int, ticks: Reads

@@ -1,4 +1,4 @@
-"""One sampling from beginning to end: open the sources, start the command, loop, seal. Nothing is left behind."""
+"""One sampling session: open the sources, start the command, loop, seal. No process or file is left behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHILD_GRACE_S = 10.0
 
 @dataclass
 class Outcome:
-    """What a sampling left."""
+    """Result of a session."""
 
     summary: Dict[str, Any]
     files: Dict[Path, int]
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] = None) -> Outcome:
-    """Does what the spec says.
+    """Samples as specified.
 
     Raises:
         BadInput: something that was asked for is not there (nothing was started then), or the disk is full (what was
@@ -57,7 +57,7 @@ def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] 
     check_out(out)
     parts = _Parts(spec)
     with ExitStack() as stack:
-        # All that can be wrong with what was asked for is said before the command starts.
+        # Everything that can be wrong with the spec is reported before the command starts.
         parts.open_host(stack)
         if spec.pid is not None:
             parts.open_task(spec.pid, stack)
@@ -81,7 +81,7 @@ def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] 
             summary = _run(sampler, control, nice)
         except DiskFull as error:
             kept = _kept(error, writer, out)
-            if command is not None:  # our disk is no reason to end somebody's training
+            if command is not None:  # a full disk must not end the training
                 log.warning("sampling ended, the command goes on: %s", kept)
                 command.wait(control)
             raise kept from None
@@ -95,7 +95,7 @@ def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] 
 
 
 class _Parts:
-    """The sources and tables that a spec asks for, the host's own first."""
+    """Sources and tables of a spec, those of the host first."""
 
     def __init__(self, spec: SamplerSpec) -> None:
         self.tables: List[Table] = []
@@ -163,7 +163,7 @@ def _seal(writer: SampleWriter, out: Path) -> Dict[Path, int]:
 
 
 def _kept(error: DiskFull, writer: SampleWriter, out: Path) -> DiskFull:
-    """Seals what there is if that still fits, and says in one line where it is."""
+    """Seals what was sampled, if there is room, and reports where it is."""
     if writer.empty:
         return error
     with suppress(BadInput):
@@ -177,7 +177,7 @@ def _asked(spec: SamplerSpec) -> Dict[str, Any]:
 
 
 class _Command:
-    """The command that was asked for, with all that it starts."""
+    """The wrapped command and its descendants."""
 
     def __init__(self, spec: SamplerSpec) -> None:
         """Starts it.
@@ -217,7 +217,7 @@ class _Command:
         return 128 + signal.SIGKILL if code is None else code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """Ends what still runs: first politely, then not. What a command that ended by itself left is its own affair.
+        """Ends what still runs: SIGTERM, then SIGKILL. Processes that a command left when it ended are not touched.
 
         Safe to call twice.
         """

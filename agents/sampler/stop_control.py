@@ -30,7 +30,7 @@ _HEAR_NS = SECOND_NS
 
 
 class Control:
-    """Waits, listens, and knows why to stop.
+    """Waits, reads the controller's lines, and decides when to stop.
 
     Attributes:
         reason: why sampling stops; None while it goes on.
@@ -103,7 +103,7 @@ class Control:
         self.told = self.told or reason
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps, or less if something happens; whether to stop."""
+        """Sleeps, at most until something happens. Returns whether to stop."""
         if seconds < _SHORT_S:
             time.sleep(seconds)  # a signal is handled at once also here; only the rest of the sleep is slept
             return self.reason is not None
@@ -117,7 +117,7 @@ class Control:
         return self.reason is not None
 
     def look(self, now_ns: int) -> bool:
-        """Checks what nothing wakes us for; whether to stop."""
+        """Checks conditions that cause no wake-up. Returns whether to stop."""
         if self._stdin >= 0 and now_ns >= self._hear_ns:
             self._hear_ns = now_ns + _HEAR_NS
             self._hear()
@@ -154,7 +154,7 @@ class Control:
         self.reason = self.reason or self._ended()
 
     def _hear(self) -> None:
-        """Takes what has come from the controller. Runs also as a signal handler, in the middle of anything."""
+        """Reads lines from the controller. Also runs as a signal handler, at any point of the program."""
         if self._hearing:  # one that was interrupted by the signal: it goes on until there is nothing left
             return
         self._hearing = True
@@ -189,7 +189,7 @@ class Control:
 
 
 def say(line: str, patience_s: float = 0.0) -> None:
-    """A line to the controller. One that does not read it, or is gone, must not hold us: the line is then dropped.
+    """Sends a line to the controller. The line is dropped if the controller does not read it or is gone.
 
     The descriptor stays blocking, as others may share it. Where it is ready, a pipe takes this much without blocking.
     """
@@ -201,7 +201,7 @@ def say(line: str, patience_s: float = 0.0) -> None:
 
 
 def answer_probes() -> None:
-    """Answers clock probes until stdin ends or says stop: the ping-pong before and after a run."""
+    """Answers clock probes until stdin ends or `stop` arrives."""
     control = Control(watch_stdin=True)
     with control:
         say(READY)

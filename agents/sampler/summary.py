@@ -1,4 +1,4 @@
-"""What a person sees of a sampling: a line while it runs, a short table when it is done."""
+"""Output for people: a progress line while sampling, a short table at the end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _line(name: str, source: Mapping[str, Any], last: str) -> str:
 
 
 def _refresh(columns: Mapping[str, Mapping[str, Any]], reads: int) -> str:
-    """Columns that tell the same are told together."""
+    """Refresh periods; columns with the same text are listed together."""
     told: Dict[str, List[str]] = {}
     for column, quality in columns.items():
         told.setdefault(_one(quality, reads), []).append(column)

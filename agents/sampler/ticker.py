@@ -15,7 +15,7 @@ from driple.agents.sampler.quality import Histogram
 
 SECOND_NS = 1_000_000_000
 STOPPED = -1
-"""What `Ticker.tick` returns in place of a time when the wait was told to stop."""
+"""Returned by `Ticker.tick` in place of a time when the wait was stopped."""
 
 _FIFO_PRIORITY = 10
 _NICE = -10
@@ -51,7 +51,7 @@ class Ticker:
         self.begin()
 
     def begin(self) -> None:
-        """Makes now the first deadline: what was done before it, to get ready, is no tick missed."""
+        """Makes now the first deadline, so that preparation before it does not count as missed ticks."""
         self._start = self._now()
 
     def tick(self) -> int:
@@ -120,7 +120,7 @@ def real_at(t_mono_ns: int) -> int:
 
 
 def raise_priority() -> Dict[str, Any]:
-    """Asks for real-time priority, then for a better nice value, and says what was obtained.
+    """Requests real-time priority, or else a better nice value. Returns what was obtained.
 
     Children do not inherit it: a wrapped training job must run as if nobody watched.
     """
@@ -141,7 +141,7 @@ def raise_priority() -> Dict[str, Any]:
 
 
 def lower_priority(nice: int) -> None:
-    """Goes back to what everybody has: for work after the sampling, which may take long and has no deadline."""
+    """Returns to normal priority, for work after the sampling, which has no deadline."""
     with suppress(OSError):
         # Only root may take back that children do not inherit it, so that stays.
         os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))

@@ -1,8 +1,8 @@
-"""Source: the one interface behind which everything that can be sampled stands.
+"""Source: the interface of everything that can be sampled.
 
-A source owns some columns of a trace. The sampler lays the columns of all its sources side by side in one row, tells
-each where its own begin, and calls `read` on the ticks that the source asked for. Everything of a tick carries the
-tick's one time stamp; what a device measured at times of its own comes through `extra`.
+A source owns some columns of a trace. The sampler puts the columns of all sources side by side in one row, passes to
+each where its own begin, and calls `read` on the ticks that the source requested. All values of a tick have the same
+time stamp; samples that a device took at other times come through `extra`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import time
 from typing import Any, Callable, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
 
 Value = Optional[Union[int, float]]
-"""What a slot holds: a number, or None where the device could not tell. Never a zero in place of a None."""
+"""A number, or None if the device does not report it. Never 0 in place of None."""
 
 Late = Tuple[int, Sequence[Value]]
-"""A sample with a time of its own: host's CLOCK_MONOTONIC in ns, then one value for each of the source's columns."""
+"""A sample with its own time: host's CLOCK_MONOTONIC in ns, then one value for each of the source's columns."""
 
 
 class Source(Protocol):
-    """Something of a host that can be read many times a second.
+    """A part of a host that can be read many times a second.
 
-    Life: made, `open`, then `read` and `extra` in turn, `close`; `quality` at any time after `open`.
+    Life cycle: created, `open`, then `read` and `extra` in turn, `close`; `quality` at any time after `open`.
     """
 
     name: str
@@ -28,10 +28,10 @@ class Source(Protocol):
     columns: Sequence[str]
     """Names of columns of contracts.trace, through `nth` where a trace has several sources of the kind."""
     period_ticks: int
-    """It is read on every n-th tick; final after `open`."""
+    """It is read on every n-th tick; fixed after `open`."""
 
     def open(self) -> None:
-        """Makes it ready to be read. Everything slow belongs here.
+        """Prepares it for reading. Everything slow belongs here.
 
         Raises:
             BadInput: it cannot be read; names the valid choices.
@@ -41,11 +41,11 @@ class Source(Protocol):
         """Fills `row[at]` to `row[at + len(columns) - 1]`. All of these are None before the call.
 
         Runs in the loop: quick, no allocation that stays, and no exception for a device that is lost, which means
-        leaving the slots None, saying so once in the log and counting it for `quality`.
+        leaving the slots None, logging it once and counting it for `quality`.
         """
 
     def extra(self, last: bool = False) -> Sequence[Late]:
-        """Samples that bear their own times and came since the last call, oldest first; usually an empty tuple.
+        """Samples with their own times that arrived since the last call, oldest first; usually an empty tuple.
 
         Called after a `read`, at least once a second, and once more before `close`, with `last`: nothing may be held
         back then. Each becomes a row of the trace with the other sources' columns null. Times never go back from one
@@ -53,13 +53,13 @@ class Source(Protocol):
         """
 
     def quality(self) -> Dict[str, Any]:
-        """What only the source knows, as plain JSON values: how it reads, clamps, resets, what the device lacks.
+        """Quality data that only the source has, as plain JSON values: method, resets, missing readings.
 
         Periods, refresh periods, gaps and nulls are counted outside, for all sources alike.
         """
 
     def close(self) -> None:
-        """Gives everything back. Safe to call twice, and after an `open` that failed."""
+        """Releases everything. Safe to call twice, and after an `open` that failed."""
 
 
 def nth(columns: Sequence[str], position: int) -> List[str]:
@@ -80,8 +80,7 @@ def declared(column: str) -> str:
 def affordable_period(hz: float, wanted_hz: float, read: Callable[[], object], share: float) -> int:
     """As `period_in_ticks`, and more where reads at that rate would take more than `share` of the time.
 
-    By the quickest of some reads, since any of them may be interrupted; and never less than a read a second, since a
-    source that is hardly read is no source.
+    Uses the quickest of some reads, since any of them may be interrupted. At least one read per second.
     """
     costs = []
     for _ in range(5):

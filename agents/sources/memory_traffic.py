@@ -58,7 +58,7 @@ class TaskCounter:
     """One hardware or software event, summed over a process tree."""
 
     def __init__(self, pids: Sequence[int], event: Tuple[int, int]) -> None:
-        """Raises OSError where the machine has no such counter or does not let us."""
+        """Raises OSError if the machine has no such counter or access is denied."""
         self._fds: List[int] = []
         self.user_only = False
         threads = [int(name) for pid in pids for name in _threads(pid)]
@@ -74,7 +74,7 @@ class TaskCounter:
             raise OSError(errno.ESRCH, "no thread left")
 
     def read(self) -> Tuple[int, float]:
-        """The count, and the share of time in which the processor had a counter free for it."""
+        """The count, and the share of time in which a hardware counter was available for it."""
         count = enabled = running = 0
         for fd in self._fds:
             one, on, counted = _COUNT.unpack(os.read(fd, _COUNT.size))
@@ -132,7 +132,7 @@ class MemoryTrafficSource:
             log.warning("memory traffic: the hardware counter is lost (%s): nulls from here", error)
             self.close()
             return
-        if count:  # a counter that exists and never counts is how some virtual machines say that they have none
+        if count:  # some virtual machines have a counter that never counts
             row[at] = count * self._line
 
     def extra(self, last: bool = False) -> Sequence[Late]:

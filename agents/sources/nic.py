@@ -46,11 +46,11 @@ class Counters(Protocol):
         """TX bytes, RX bytes, TX packets, RX packets. Raises OSError when the interface is gone."""
 
     def close(self) -> None:
-        """Gives the descriptors back."""
+        """Closes the descriptors."""
 
 
 class NetlinkCounters:
-    """One RTM_GETSTATS question on a kept socket, into a kept buffer."""
+    """RTM_GETSTATS requests on a reused socket, into a reused buffer."""
 
     way = "netlink"
 
@@ -88,7 +88,7 @@ class NetlinkCounters:
         self._socket.close()
 
     def _locate(self, size: int) -> Tuple[int, int]:
-        """Where the four counters lie in the answer: some machines put padding before them."""
+        """Finds the four counters in the answer: some machines put padding before them."""
         kind = _HEADER.unpack_from(self._buffer)[1]
         if kind == _NLMSG_ERROR:
             code = -struct.unpack_from("=i", self._buffer, _HEADER.size)[0]
@@ -103,7 +103,7 @@ class NetlinkCounters:
 
 
 class SysfsCounters:
-    """Four kept descriptors, each read at its start again and again."""
+    """Four open descriptors, each re-read from its start."""
 
     way = "sysfs"
 
@@ -147,7 +147,7 @@ def interfaces() -> Sequence[str]:
 
 
 class NicSource:
-    """An interface's counters as they are. What happens to them (wrap, reset, gone) is noticed, not repaired."""
+    """The raw counters of an interface. Wraps, resets and losses are counted, not corrected."""
 
     period_ticks = 1
 

@@ -1,26 +1,26 @@
-"""The process tree of a task: who is in it, how much CPU time it has used, and how much memory it holds.
+"""The process tree of a task: its members, the CPU time that it has used, and its resident memory.
 
 CPU time is read through each process's CPU clock, which counts all of its threads and costs half a microsecond. New
 children are found without listing /proc: pids are given out in order, and /proc/loadavg names the last one, so only
 pids that are new since the last look are looked at.
 
-The rule by which CPU time is counted, in which every process counts from its birth and nothing counts twice:
+Rules for CPU time: every process counts from its start, and nothing counts twice.
 
-1. A process that is in the tree counts by its own clock as long as that can be read, which is until its parent has
-   waited for it (or nobody had to).
+1. A process in the tree counts by its own clock as long as that can be read: until its parent has waited for it
+   (or no wait was needed).
 2. When it is gone, its last known time is kept, and so is what it had waited for.
 3. A parent has the time of all children that it waited for, known or not, in its cutime and cstime. What these grow by
-   beyond the known children that ended (rule 2) is time of children that nobody saw, and is added. This is done at
+   beyond the known children that ended (rule 2) is time of children that were never seen, and is added. This is done at
    every look at which processes have come or gone, at `open`, so that old time is no step later, and at `settle`. What
    a known child used after its last reading comes in the same way.
 4. Where the growth is less than what known children had used, these were not waited for: their parent owes nothing any
    more, but for the rounding of cutime and cstime. So what one child had can never hide what another one used.
 5. The first process has no parent in the tree. If it is a child of this very process, we have waited for it ourselves
-   and know the rest of its time from that; if not, what children that nobody saw used since the last look is lost.
+   and get the rest of its time from that; if not, the time of children unseen since the last look is lost.
 
-So the figure lags by a look, and is right to the two units of 10 ms in which a parent's figures are given. It is a
-lower bound where a parent lets its children go without waiting for them (SIGCHLD ignored, SA_NOCLDWAIT): of those that
-no look saw, nobody can know. `lower_bound` says whether that may have been so.
+So the figure lags by a look, and is exact to the two units of 10 ms in which a parent's figures are given. It is a
+lower bound if a parent does not wait for its children (SIGCHLD ignored, SA_NOCLDWAIT): the time of those that no look
+saw is lost. `lower_bound` is set where this may have happened.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ def cpu_clock(pid: int) -> int:
 
 
 class Stat:
-    """What /proc/PID/stat says that we use."""
+    """The fields of /proc/PID/stat that we use."""
 
     def __init__(self, data: bytes) -> None:
         words = data[data.rindex(b")") + 2 :].split()  # the name before it may hold blanks and brackets
         self.state = words[0]
         self.parent = int(words[1])
         self.children_ns = (int(words[13]) + int(words[14])) * _TICK_NS
-        """CPU time of children that ended and were waited for, with theirs."""
+        """CPU time of children that were waited for, with that of their children."""
         self.threads = int(words[17])
         self.lets_go = bool(int(words[30]) & _SIGCHLD_BIT)
-        """Whether it ignores SIGCHLD: its children then end without a trace of their time."""
+        """Whether it ignores SIGCHLD: the time of its children is then lost."""
 
     @classmethod
     def of(cls, pid: int) -> Stat:
-        """Of a process by number. Raises OSError when there is none."""
+        """Reads it by pid. Raises OSError if there is no such process."""
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return cls(os.read(fd, 1024))
@@ -82,20 +82,20 @@ class Stat:
 
 
 class _Member:
-    """What is known of a process of the tree beside its clock."""
+    """Data about a process of the tree, except its clock."""
 
     __slots__ = ("parent", "waited_ns", "owed_ns")
 
     def __init__(self, parent: int) -> None:
         self.parent = parent
         self.waited_ns = 0
-        """Of its cutime and cstime, what has been counted. Nothing at first: those it has waited for are ours too."""
+        """The counted part of its cutime and cstime. Zero at first: earlier children belong to the tree too."""
         self.owed_ns = 0
-        """What its known children had used that are gone, and that has not shown in its cutime and cstime yet."""
+        """Time of known children that are gone, not yet part of its cutime and cstime."""
 
 
 class ProcessTree:
-    """A process and all that came from it, as long as any of it is seen.
+    """A process and its descendants, as long as any of them is seen.
 
     Attributes:
         root: the pid of the task, to be set before `open`.
@@ -125,7 +125,7 @@ class ProcessTree:
         self._stirred = False
 
     def open(self) -> None:
-        """Takes up the tree as it is now.
+        """Reads the tree as it is now.
 
         Raises:
             BadInput: no such process.
@@ -155,12 +155,12 @@ class ProcessTree:
 
     @property
     def pids(self) -> List[int]:
-        """Who is in it now."""
+        """Its members now."""
         return list(self._members)
 
     @property
     def size(self) -> int:
-        """How many are in it now."""
+        """Number of members now."""
         return len(self._members)
 
     def cpu_ns(self) -> int:
@@ -175,7 +175,7 @@ class ProcessTree:
             self._used = used
             self._shown_ns = total
             return total
-        # Somebody is gone; or a clock fell, as its number is another process's by now.
+        # A process is gone; or a clock fell, because its pid was reused.
         self._bury()
         if self._ourselves is not None and self.root not in self._members:
             self._reconcile()  # there may be no other look
@@ -211,13 +211,13 @@ class ProcessTree:
             self._stirred = bool(self._queue or self._again)
 
     def settle(self) -> None:
-        """A last look, after which `cpu_ns` is as right as can be. To be called at the stop, before `close`."""
+        """The last look, after which `cpu_ns` is final. To be called at the stop, before `close`."""
         if self._loadavg >= 0:
             self._stirred = True
             self.look()
 
     def ended(self) -> bool:
-        """Whether the task's first process is over."""
+        """Whether the task's first process has ended."""
         try:
             # By kept files, which never become those of another process with the same number. One that has ended has
             # no memory any more; only then is the file read that costs ten times as much, more with many threads.
@@ -251,7 +251,7 @@ class ProcessTree:
         self._used.append(used)
 
     def _consider_new(self, first_new: int) -> None:
-        """Takes in those of the new pids that are children of the tree."""
+        """Adds those new pids that are children of the tree."""
         opened = done = 0
         before, self._again = self._again, []
         for pid in before + self._queue:
@@ -303,7 +303,7 @@ class ProcessTree:
                     ahead.append(pid)
 
     def _bury(self) -> None:
-        """Keeps the last known CPU time of those that are gone (rule 2), and notes who owes it."""
+        """Keeps the last known CPU time of processes that are gone (rule 2), and the parent that will report it."""
         members = self._members
         dead: List[Tuple[int, _Member, int]] = []
         clocks: List[int] = []
@@ -336,7 +336,7 @@ class ProcessTree:
                 debtor.owed_ns += last + member.waited_ns + member.owed_ns
 
     def _debtor(self, pid: int) -> Optional[_Member]:
-        """Who has the time of a child of `pid`: that one, or, if it is gone too, who waited for it."""
+        """The process that has the time of a child of `pid`: `pid`, or the one that waited for it."""
         for _ in range(len(self._heirs)):  # not for ever: numbers that are used again could lead in a circle
             if pid not in self._heirs:
                 break
@@ -345,7 +345,7 @@ class ProcessTree:
         return self._ourselves if member is None and pid == os.getpid() else member
 
     def _reconcile(self) -> None:
-        """Adds the time of children that nobody saw: their parents have it (rules 3 and 4).
+        """Adds the time of unseen children, which their parents have (rules 3 and 4).
 
         In this order, or a child that ends meanwhile counts twice: first what the parents have, then who is gone.
         Of one who is found gone only now it is not known whether its parent's figure was read before or after.
@@ -369,7 +369,7 @@ class ProcessTree:
             self._collect_root(self._ourselves)
 
     def _collect(self, member: _Member, waited_ns: int, due: int) -> None:
-        """Compares what a parent was given with what it was owed, of which `due` must be in it by now if ever."""
+        """Compares the growth of a parent's time with that of its known children; `due` must be part of it by now."""
         growth = waited_ns - member.waited_ns
         member.waited_ns = waited_ns
         missing = due - growth
@@ -383,7 +383,7 @@ class ProcessTree:
             self.unseen_ns += unseen
 
     def _collect_root(self, ourselves: _Member) -> None:
-        """The rest of a first process that we have waited for ourselves (rule 5)."""
+        """The rest of the time of a first process that we have waited for ourselves (rule 5)."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         waited_ns = int((usage.ru_utime + usage.ru_stime) * 1e9)
         if self.root in self._members:

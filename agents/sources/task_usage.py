@@ -36,7 +36,7 @@ class TaskSource:
         row[at] = used = self._tree.cpu_ns()
         if used - self._last_ns > (t_mono_ns - self._last_t) * self._processors and self._last_t:
             # CPU clocks step by the kernel's tick: two reads close together can show more than there is. The counter
-            # is kept as it is; whoever makes rates of it is told here how often that would be absurd.
+            # is kept as it is; this counts how often a rate made of it would be absurd.
             self._over_all_processors += 1
         self._last_ns, self._last_t, self._last_unseen_ns = used, t_mono_ns, self._tree.unseen_ns
 
@@ -95,7 +95,7 @@ class TaskMemorySource:
         return ()
 
     def ended(self) -> Optional[str]:
-        """Why there is nothing left to watch; None while there is."""
+        """Why sampling ends; None while the task runs."""
         return "watched process ended" if self._ended else None
 
     def quality(self) -> Dict[str, Any]:

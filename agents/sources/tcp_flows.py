@@ -65,7 +65,7 @@ _FEW = 32
 
 
 class _Flow(NamedTuple):
-    """What the kernel says of one."""
+    """A flow, as the kernel reports it."""
 
     cookie: int
     inode: int
@@ -77,10 +77,10 @@ class _Flow(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What is kept of a flow from one read to the next."""
+    """Data of a flow that is kept between reads."""
 
     question: bytes
-    """Asks for it alone."""
+    """A request for this flow alone."""
     ends: Tuple[Cell, ...]
     """Local address, local port, remote address, remote port."""
     of_task: Optional[int]
@@ -95,9 +95,9 @@ class FlowTable:
     columns: Sequence[Column] = FLOW_COLUMNS
 
     task_sockets: Optional[Callable[[], Set[int]]] = None
-    """Gives the inodes of the task's sockets; None where no task is watched."""
+    """Returns the inodes of the task's sockets; None if no task is watched."""
     task_pids: Optional[Callable[[], Sequence[int]]] = None
-    """Gives the task's processes; those whose descriptors we may not see may own any socket."""
+    """Returns the task's processes; those whose descriptors we may not read may own any socket."""
 
     def __init__(self, hz: float, flows_hz: float) -> None:
         self.period_ticks = period_in_ticks(hz, flows_hz)
@@ -161,12 +161,12 @@ class FlowTable:
         return rows
 
     def quality(self) -> Dict[str, Any]:
-        """What only this table knows."""
+        """Quality data of this table."""
         counts = {"most_flows": self._most, "flows_left_out": self._left_out}
         return {**counts, "walks": self._walks, "failures": self._failures}
 
     def close(self) -> None:
-        """Gives the descriptors back; safe to call twice."""
+        """Closes the descriptors; safe to call twice."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -194,7 +194,7 @@ class FlowTable:
         return self._walk()
 
     def _count_opened(self) -> Optional[bytes]:
-        """How many connections were ever opened here, by this end and by others; None where that is not told."""
+        """Number of connections ever opened here, by either end; None if the kernel does not report it."""
         try:
             # Two lines, names and figures: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens.
             figures = os.pread(self._snmp, 4096, 0).split(b"\nTcp: ", 2)[2]
@@ -207,7 +207,7 @@ class FlowTable:
         return [flow for kind, question in self._questions for flow in self._ask(kind, _REQUEST_DUMP, [question])]
 
     def _ask(self, kind: int, flags: int, questions: Sequence[bytes]) -> List[_Flow]:
-        """Asks all at once. A walk is answered by many messages and an end, any other question by one message."""
+        """Sends all requests at once. A dump is answered by many messages and an end, any other request by one."""
         assert self._socket is not None
         found: List[_Flow] = []
         if not questions:
@@ -234,7 +234,7 @@ class FlowTable:
 
 
 def _hidden(pid: int) -> bool:
-    """Whether a process's descriptors may not be read, as of another user's: it is not known then what is not its."""
+    """Whether a process's descriptors cannot be read, as with another user's: it may then own any socket."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:
@@ -252,7 +252,7 @@ def _question(message: bytes) -> bytes:
 
 
 def _flow(data: bytearray, at: int, end: int) -> Optional[_Flow]:
-    """What a message tells; None for a socket without counters."""
+    """Decodes a message; None for a socket without counters."""
     part = at + _MESSAGE_SIZE
     while part + _ATTRIBUTE.size <= end:
         length, kind = _ATTRIBUTE.unpack_from(data, part)
@@ -274,7 +274,7 @@ def _ends(message: bytes) -> Tuple[str, int, str, int]:
 
 
 def _address(message: bytes, at: int) -> str:
-    """An address as text; IPv4 inside IPv6 as IPv4, so that both ends of a flow spell it alike."""
+    """An address as text; IPv4 inside IPv6 as IPv4, so that both ends of a flow have the same spelling."""
     raw = message[at : at + 16]
     if message[0] == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[:4])

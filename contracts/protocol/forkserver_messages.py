@@ -72,8 +72,8 @@ def read_line(line: Union[str, bytes]) -> Tagged:
     """Decodes a line. Raises BadInput if it is not a message."""
     try:
         message = read_tagged(MESSAGES, json.loads(line))
-    except (ValueError, RecursionError):
-        message = None
+    except (BadInput, ValueError, RecursionError) as error:
+        raise BadInput(f"expected a message of the fork server, got {shown(line)}: {error}") from None
     if message is None:
-        raise BadInput(f'expected {{"run": ...}} or {{"stop": pid}} on one line, got {shown(line)}')
+        raise BadInput(f"expected a message of the fork server, got {shown(line)}")
     return message

@@ -1,4 +1,4 @@
-"""What a sampler samples: built from its command line, or by the controller, which sends it as a JSON file."""
+"""Specification of a trace, from the sampler's command line or from the controller, which sends it as a JSON file."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import PermanentError
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
-from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_client import AgentClient, Clients
 
 LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
@@ -47,15 +47,13 @@ _TAKE_OFF = (
 class Shaper:
     """Sets the network condition of the hosts of a run. This one is for hosts without a link of their own."""
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         """Sets a condition; returns the mechanism of each part."""
         if condition != NOTHING:
             raise PermanentError(f"network condition {condition.label}: these hosts have no link; use the lab")
         return {}
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         """Removes the condition."""
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -100,7 +98,7 @@ class Links:
             raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
         return f"nic:{nic}"
 
-    def apply(self, spec: RunSpec, stations: Mapping[str, AgentClient]) -> tuple[dict[str, float], dict[str, str]]:
+    def apply(self, spec: RunSpec, stations: Clients) -> tuple[dict[str, float], dict[str, str]]:
         """Sets the condition of a run unless it is set; returns what was measured, and the mechanisms."""
         if spec.setting.one_machine:
             return {}, {}
@@ -128,14 +126,12 @@ class Links:
                 self._last[name] = key
         return self._measured[key]
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         """Removes every condition."""
         self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
 
 
-def probe(
-    stations: Mapping[str, AgentClient], addresses: Mapping[str, str], *, packets: int, at_once: int
-) -> dict[str, float]:
+def probe(stations: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
     """Measures rate and loss from each host to the next.
 
     Args:
@@ -179,9 +175,7 @@ class TcShaper(Shaper):
     def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
         self._hosts = hosts
 
-    def shape(
-        self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-    ) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
         self.clear(stations)
         if condition == NOTHING:
             return {}
@@ -194,7 +188,7 @@ class TcShaper(Shaper):
         parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
         return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
 
-    def clear(self, stations: Mapping[str, AgentClient]) -> None:
+    def clear(self, stations: Clients) -> None:
         for name, station in stations.items():
             failed = station.ask(requests.UndoNow(), timeout_s=30.0).failed
             if failed:

@@ -25,7 +25,7 @@ from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, StoppedError, exit_text
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import AgentClient, Event
+from driple.orchestrator.hosts.agent_client import AgentClient, Clients, Event
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Listener:
         self._failure: AttemptError | None = None
         self._stations: dict[str, AgentClient] = {}
 
-    def attach(self, stations: Mapping[str, AgentClient]) -> None:
+    def attach(self, stations: Clients) -> None:
         """Receives the events of these hosts from now on."""
         self._stations = dict(stations)
         for station in stations.values():

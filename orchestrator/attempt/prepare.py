@@ -22,7 +22,7 @@ from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.config.placement import PlacedTask
-from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_client import Clients
 
 A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
@@ -41,7 +41,7 @@ class Request:
     run_id: str
     placed: Sequence[PlacedTask]
     hosts: Mapping[str, HostSpec]
-    stations: Mapping[str, AgentClient]
+    stations: Clients
     links: Links
     timeouts: Timeouts
     code: bytes | None = None
@@ -93,9 +93,7 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
     )
 
 
-def ask_each(
-    stations: Mapping[str, AgentClient], wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0
-) -> dict[str, A]:
+def ask_each(stations: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
     """Sends requests to several hosts at once; returns the answers by host."""
     answers = {name: stations[name].post(request) for name, request in wanted.items()}
     return {name: answer(timeout_s) for name, answer in answers.items()}

@@ -13,7 +13,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -303,6 +303,10 @@ class AgentClient:
         if self._channel is not None:
             self._channel.close()
         self.host.close()
+
+
+Clients = Mapping[str, AgentClient]
+"""By host."""
 
 
 class Heartbeats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from driple.orchestrator.hosts.registry import Backend, Cluster
 
 if TYPE_CHECKING:
     from driple.orchestrator.attempt.data_network import Shaper
-    from driple.orchestrator.hosts.agent_client import AgentClient
+    from driple.orchestrator.hosts.agent_client import Clients
     from driple.orchestrator.hosts.base import Host
     from driple.orchestrator.lab.lab_client import Lab
 
@@ -91,9 +91,7 @@ def _shaper(lab: Lab) -> Shaper:
     from driple.orchestrator.attempt.failure import PermanentError
 
     class LabShaper(Shaper):
-        def shape(
-            self, condition: NetworkCondition, setting: Setting, stations: Mapping[str, AgentClient]
-        ) -> dict[str, str]:
+        def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
             try:
                 return dict(lab.shape(condition, float(setting.link_mbit or 0)))
             except HostError:

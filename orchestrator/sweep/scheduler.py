@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from driple.orchestrator.attempt.prepare import Request, read_code
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.config.inventory import HostSpec, Inventory
 from driple.orchestrator.config.placement import PlacedTask, place, together
-from driple.orchestrator.hosts.agent_client import AgentClient
+from driple.orchestrator.hosts.agent_client import AgentClient, Clients
 from driple.orchestrator.hosts.host_pool import HostPool
 from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun
@@ -300,7 +300,7 @@ class Sweep:
         finally:
             attempt.remove_folders()
 
-    def _hosts(self, stations: Mapping[str, AgentClient]) -> dict[str, HostRecord]:
+    def _hosts(self, stations: Clients) -> dict[str, HostRecord]:
         return {name: self._host_record(station) for name, station in stations.items()}
 
     def _host_record(self, station: AgentClient) -> HostRecord:

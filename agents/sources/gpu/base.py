@@ -1,4 +1,4 @@
-"""What a GPU vendor provides: a library that lists and opens devices. See registry.py for how to add one."""
+"""Interface of a GPU vendor: a library that lists and opens devices. See registry.py for how to add one."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class GpuDevice(NamedTuple):
 
     facts: Dict[str, Any]
     """`index`, `uuid`, `device`, `driver`, `mig`; None where unknown."""
-    buffers: List[Optional[SampleBuffer]]
-    """Samples of the GPU's and of the memory's utilisation."""
+    buffers: Callable[[Stamps, int], List[Optional[SampleBuffer]]]
+    """Opens the samples of the GPU's and of the memory's utilisation; the second argument is the time now."""
     gauge: Optional[Gauge]
     readings: Dict[str, Reading]
     """By plain column."""
@@ -93,7 +93,7 @@ class GpuVendor(ABC):
         """All devices of this vendor."""
 
     @abstractmethod
-    def open(self, wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
+    def open(self, wanted: str) -> GpuDevice:
         """Opens a device by index or UUID; it then owns the library. Raises BadInput or UnknownName."""
 
     @abstractmethod

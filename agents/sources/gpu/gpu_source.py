@@ -1,13 +1,12 @@
-"""The GPU source: utilisation through NVML's buffered samples, and what else a device tells.
+"""The GPU source: utilisation through the driver's buffered samples, and plain readings.
 
 NVML offers utilisation in two ways. The gauge (`nvmlDeviceGetUtilizationRates`) is an average over a window of 1/6 s
 to 1 s: a burst of 200 ms is lost in it. The buffered samples (`nvmlDeviceGetSamples`) are what the driver measured in
 between, each with a stamp of its own, and with them a square wave of 200/300 ms comes back exactly. So the samples are
 what we record, at their own times and not at ours, and the gauge answers only where there are none.
 
-A sample is the average over the period that ends at its stamp. Nothing here repeats a sample: where the device was
-silent and the gauge did not see it at rest the trace is silent, and the reader of the trace knows for how long a sample
-speaks by `sample_period_ms`.
+A sample is the average over the period that ends at its stamp. No sample is repeated: where the device was silent and
+the gauge did not show it idle, the trace has no value; `sample_period_ms` is the time for which a sample counts.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from driple.agents.sources.base import Late, Value, nth, period_in_ticks
 from driple.agents.sources.gpu.base import COLUMNS, COUNTS, SILENT, UTILISATION, Gauge, GpuDevice, Lost, SampleBuffer
 from driple.agents.sources.gpu.registry import open_gpu
 from driple.agents.sources.gpu.sample_clock import Stamps
-from driple.agents.sources.gpu.sample_gaps import GAUGE_NS, Hole
+from driple.agents.sources.gpu.sample_gaps import GAUGE_NS, SampleGap
 
 log = logging.getLogger(__name__)
 
 PLAIN_READ_HZ = 5.0
-"""How often the buffers are emptied and the plain columns read. Buffers hold 100 samples or more, seconds of a real
+"""Rate at which the buffers are emptied and the plain columns read. Buffers hold 100 samples or more, seconds of a real
 device; a read is 0.1 to 0.25 ms of CPU when the caches are cold, as they are in a loop that mostly sleeps."""
 GAUGE_READ_HZ = 50.0
 """The gauge changes six times a second at most: this places its edges to 20 ms, and more would place them no better."""
@@ -39,7 +38,7 @@ Row = Tuple[int, Value, Value]
 
 
 def refuse(value: float) -> bool:
-    """Whether a utilisation is absurd. Drivers have said 900 %, and one such point moves every threshold."""
+    """Whether a utilisation is invalid. Drivers have reported 900 %, and one such value moves every threshold."""
     return not 0 <= value <= 100
 
 
@@ -92,19 +91,20 @@ class GpuSource:
         self._sent_ns = 0
         self._patience_ns = int(1.5e9 / PLAIN_READ_HZ)
         self._displaced = 0
-        self._holes = [Hole(), Hole()]
+        self._gaps = [SampleGap(), SampleGap()]
         self._late: List[Late] = []
         self._refused = self._errors = self._dry = self._gauge_reads = self._filled = 0
         self._first_error = ""
 
     def open(self) -> None:
-        """Finds the device and what it can tell; see Source."""
+        """Opens the device and finds what it reports; see Source."""
+        self._device = device = open_gpu(self._wanted)
+        self._facts.update(device.facts)
+        self._gauge, readings = device.gauge, device.readings
         now_ns = time.monotonic_ns()
         self._sent_ns = self._horizon_ns = now_ns
         self._stamps = Stamps(now_ns)
-        self._device = device = open_gpu(self._wanted, self._stamps, now_ns)
-        self._facts.update(device.facts)
-        self._buffers, self._gauge, readings = device.buffers, device.gauge, device.readings
+        self._buffers = device.buffers(self._stamps, now_ns)
         for slot, column in enumerate(COLUMNS):
             if column in readings:
                 self._readings.append((slot, *readings[column]))
@@ -214,7 +214,7 @@ class GpuSource:
         return "gauge" if self._gauge is not None else None
 
     def _failed(self, code: int) -> None:
-        """Counts a call that went wrong in passing; the slot stays None for this tick."""
+        """Counts a call that failed; the slot stays None for this tick."""
         assert self._device is not None
         if code in self._device.lost_codes:
             raise Lost
@@ -224,7 +224,7 @@ class GpuSource:
             log.warning("%s: a reading failed with %s; null where that happens", self.name, self._first_error)
 
     def _checked(self, values: Sequence[float]) -> List[Value]:
-        """None for what is absurd, and counts it."""
+        """Replaces invalid values by None, and counts them."""
         checked: List[Value] = [None if refuse(value) else value for value in values]
         self._refused += checked.count(None)
         return checked
@@ -264,40 +264,40 @@ class GpuSource:
         if any(dry):
             # An idle device can stop to fill its buffer, and silence is not idleness: ask the gauge what it is.
             self._dry += 1
-            for hole, buffer, is_dry, said in zip(self._holes, self._buffers, dry, self._ask_gauge()):
+            for gap, buffer, is_dry, said in zip(self._gaps, self._buffers, dry, self._ask_gauge()):
                 if is_dry and buffer is not None and said is not None:
-                    hole.look(now_ns, buffer.newest_ns, said)
+                    gap.look(now_ns, buffer.newest_ns, said)
         return came
 
     def _fill(
         self, slot: int, buffer: SampleBuffer, since_ns: int, now_ns: int, times: List[int], values: List[Value]
     ) -> Sequence[int]:
-        """Puts what the gauge said of a hole before the samples that ended it, or alone once it is sure to be one.
+        """Puts what the gauge said of a gap before the samples that ended it, or alone once it is sure to be one.
 
         The gauge's answers wait: if samples of that time turn up after all, they know better. It is sure when the
         silence was longer than our patience, and one more read brought nothing. Returns the times of samples that came
         after that all the same, and are left out.
         """
-        hole, period_ns = self._holes[slot], buffer.period_us * 1000
+        gap, period_ns = self._gaps[slot], buffer.period_us * 1000
         start_ns = max(since_ns, self._sent_ns)
         known: List[Tuple[int, float]] = []
         too_late: List[int] = []
         if times:
-            if times[0] <= max(self._sent_ns, hole.settled_ns):
+            if times[0] <= max(self._sent_ns, gap.settled_ns):
                 # We took for dry what was only slow: this driver shows samples in larger portions. Wait longer now.
                 self._patience_ns = max(self._patience_ns, 2 * (now_ns - times[0]))
-            hole.hear(values)
+            gap.hear(values)
             silent = len(times) < buffer.capacity  # or what it said is gone: the buffer was full
-            missed = silent and not hole.looks and times[0] - since_ns > SILENT * period_ns > 0
+            missed = silent and not gap.looks and times[0] - since_ns > SILENT * period_ns > 0
             if missed and now_ns - times[0] < 2 * GAUGE_NS:
                 said = self._ask_gauge()[slot]  # its window may still reach back to what was not looked into in time
                 if said is not None:
-                    hole.look(now_ns, now_ns, said)
-            known = hole.close(start_ns, period_ns, times[0], silent)
-            too_late = times[: bisect_right(times, hole.settled_ns)]
+                    gap.look(now_ns, now_ns, said)
+            known = gap.close(start_ns, period_ns, times[0], silent)
+            too_late = times[: bisect_right(times, gap.settled_ns)]
             del times[: len(too_late)], values[: len(too_late)]
-        elif hole.looks and hole.looks[-1][0] - since_ns > self._patience_ns:
-            known = hole.settle(start_ns, period_ns)
+        elif gap.looks and gap.looks[-1][0] - since_ns > self._patience_ns:
+            known = gap.settle(start_ns, period_ns)
         self._filled += len(known)
         times[:0] = [t for t, _ in known]
         values[:0] = [value for _, value in known]
@@ -307,19 +307,19 @@ class GpuSource:
         """Hands out what was held back since the last read.
 
         Samples wait for one read, as the two kinds need not appear together and their times must not go back; and
-        where a hole of one kind may yet be filled, what the other kind said of that time waits with it.
+        where a gap of one kind may yet be filled, what the other kind said of that time waits with it.
         """
         until_ns = self._horizon_ns
-        for slot, (hole, buffer) in enumerate(zip(self._holes, self._buffers)):
-            if buffer is None or not hole.looks:
+        for slot, (gap, buffer) in enumerate(zip(self._gaps, self._buffers)):
+            if buffer is None or not gap.looks:
                 continue
             if flush:
-                known = hole.settle(max(buffer.newest_ns, self._sent_ns), buffer.period_us * 1000)
+                known = gap.settle(max(buffer.newest_ns, self._sent_ns), buffer.period_us * 1000)
                 self._filled += len(known)
                 rows: List[Row] = [(t, None, value) if slot else (t, value, None) for t, value in known]
                 self._pending = merge(self._pending, rows)
             else:
-                until_ns = min(until_ns, max(buffer.newest_ns, hole.settled_ns))
+                until_ns = min(until_ns, max(buffer.newest_ns, gap.settled_ns))
         pending = self._pending
         if pending:
             ready = len(pending) if flush else bisect_left(pending, (until_ns + 1,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
 from driple.agents.sources.gpu.base import GpuDevice, GpuVendor, Reading, SampleBuffer
@@ -36,13 +37,9 @@ class Nvidia(GpuVendor):
             found.append(gpu)
         return found
 
-    def open(self, wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
-        nvml, py = self._nvml, self._nvml.py
+    def open(self, wanted: str) -> GpuDevice:
+        nvml = self._nvml
         handle = nvml.device(wanted)
-        buffers: List[Optional[SampleBuffer]] = []
-        for kind in (py.NVML_GPU_UTILIZATION_SAMPLES, py.NVML_MEMORY_UTILIZATION_SAMPLES):
-            buffer = Buffer(nvml, handle, kind, stamps)
-            buffers.append(buffer if buffer.open(now_ns) == 0 else None)
         utilisation = gauge(nvml, handle)
         plain: Dict[str, Reading] = {}
         for column, ways in readings(nvml, handle).items():
@@ -52,7 +49,7 @@ class Nvidia(GpuVendor):
                 plain[column] = way
         return GpuDevice(
             facts=self._facts(handle),
-            buffers=buffers,
+            buffers=partial(self._buffers, handle),
             gauge=utilisation if answer(utilisation.call) not in CODES.absent else None,
             readings=plain,
             lost_codes=CODES.lost,
@@ -62,6 +59,12 @@ class Nvidia(GpuVendor):
 
     def close(self) -> None:
         self._nvml.close()
+
+    def _buffers(self, handle: Any, stamps: Stamps, now_ns: int) -> List[Optional[SampleBuffer]]:
+        py = self._nvml.py
+        kinds = (py.NVML_GPU_UTILIZATION_SAMPLES, py.NVML_MEMORY_UTILIZATION_SAMPLES)
+        buffers = [Buffer(self._nvml, handle, kind, stamps) for kind in kinds]
+        return [buffer if buffer.open(now_ns) == 0 else None for buffer in buffers]
 
     def _facts(self, handle: Any) -> Dict[str, Any]:
         py = self._nvml.py

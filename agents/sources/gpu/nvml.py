@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class Codes(NamedTuple):
-    """The return codes of NVML that we tell apart."""
+    """Return codes of NVML."""
 
     absent: Tuple[int, ...] = (3, 13, 25)
-    """NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the device will never tell."""
+    """NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the device will never report it."""
     empty: Tuple[int, ...] = (6, 21)
     """NOT_FOUND, NO_DATA: nothing newer in the buffer."""
     small: int = 7
@@ -58,14 +58,14 @@ class Nvml:
             raise BadInput(f"no GPU can be sampled: {cause}; or leave out --gpu") from error
 
     def close(self) -> None:
-        """Gives the library back; NVML counts its users."""
+        """Releases the library; NVML counts its users."""
         try:
             self.py.nvmlShutdown()
         except self.py.NVMLError as error:
             log.debug("nvmlShutdown: %s", error)
 
     def function(self, name: str) -> Callable[..., int]:
-        """A C function that returns a code; one that this driver lacks is a function that says so."""
+        """A C function that returns a code; for one that this driver lacks, a function that returns `missing`."""
         try:
             found: Callable[..., int] = getattr(self.py.nvmlLib, name)
             return found
@@ -73,7 +73,7 @@ class Nvml:
             return lambda *_: CODES.missing
 
     def known(self) -> List[str]:
-        """What a user can name: the index and the UUID of every GPU."""
+        """Valid names: the index and the UUID of every GPU."""
         names = []
         for index in range(self.py.nvmlDeviceGetCount()):
             names.append(str(index))
@@ -100,7 +100,7 @@ class Nvml:
 
 
 def text(value: Any) -> str:
-    """A text of the binding's, which older ones give as bytes."""
+    """A string of the binding; older bindings return bytes."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -113,7 +113,7 @@ def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
     """The ways to each plain column, best first."""
     py, uint, by = nvml.py, ctypes.c_uint, ctypes.byref
 
-    # v1's `used` counts what the driver keeps for itself; v2 tells the two apart.
+    # v1's `used` includes memory that the driver reserves; v2 does not.
     memory_2, memory_1 = py.c_nvmlMemory_v2_t(), py.c_nvmlMemory_t()
     memory_2.version = py.nvmlMemory_v2
     used_2, used_1 = (_field(place, "used", ctypes.c_ulonglong) for place in (memory_2, memory_1))
@@ -150,7 +150,7 @@ def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
 
 
 def answer(call: Callable[[], int]) -> int:
-    """The code of a first call. NotSupported can be spurious once, so it is believed at the third time."""
+    """The code of a first call. NotSupported can be spurious, so the call is made up to three times."""
     code = call()
     for _ in range(2):
         if code in CODES.absent:

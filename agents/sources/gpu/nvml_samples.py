@@ -34,7 +34,7 @@ class Buffer:
         self.counts = dict.fromkeys(COUNTS, 0)
 
     def open(self, now_ns: int) -> int:
-        """Sees what is in the buffer and forgets it: it is older than the trace. Returns NVML's code."""
+        """Empties the buffer, whose content is older than the trace. Returns NVML's code."""
         code = answer(lambda: self._function(self._handle, self._kind, self._last, self._by_type, self._by_count, None))
         if code not in (0, *CODES.empty):
             return code
@@ -126,7 +126,7 @@ class Buffer:
             self._values[kind] = view[8 // view.itemsize :: 16 // view.itemsize]
 
     def _taken(self) -> Tuple[List[int], List[float]]:
-        """What the last call left, in the order of time and without what was seen before."""
+        """New samples of the last call, in the order of time."""
         count, last, kind = min(self._count.value, self._size), self._last.value, self._type.value
         if kind not in self._values:  # a type of a later NVML
             self.counts["errors"] += 1

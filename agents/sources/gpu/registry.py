@@ -8,7 +8,6 @@ from typing import List, Tuple, Type
 from driple.agents.light_import import import_light
 from driple.agents.sources.gpu.base import GpuDevice, GpuVendor
 from driple.agents.sources.gpu.nvidia import Nvidia
-from driple.agents.sources.gpu.sample_clock import Stamps
 from driple.contracts.errors import BadInput
 from driple.contracts.protocol.requests import GpuInfo
 
@@ -30,14 +29,14 @@ def list_gpus() -> List[GpuInfo]:
     return [gpu for library in libraries for gpu in library.list_devices()]
 
 
-def open_gpu(wanted: str, stamps: Stamps, now_ns: int) -> GpuDevice:
+def open_gpu(wanted: str) -> GpuDevice:
     """Opens a device by index or UUID at the first vendor that has it. Raises BadInput."""
     libraries, errors = _libraries()
     unknown: List[BadInput] = []
     device = None
     for library in libraries:
         try:
-            device = device or library.open(wanted, stamps, now_ns)
+            device = device or library.open(wanted)
             continue
         except BadInput as error:
             unknown.append(error)

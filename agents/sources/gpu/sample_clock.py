@@ -60,7 +60,7 @@ class Stamps:
     def __init__(self, opened_ns: int) -> None:
         self._looked_ns = opened_ns
         self.offset_ns = 0
-        """What a stamp in ns lacks to the host's monotonic clock."""
+        """Difference of the host's monotonic clock and a stamp, in ns."""
         self.clock = ""
         """Which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen."""
         self.steps = 0

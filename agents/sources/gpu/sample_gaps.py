@@ -1,7 +1,7 @@
 """Times for which a GPU's buffer has no samples, and what the gauge's answers say of them.
 
 An idle device may stop to fill its buffer. Silence alone is not idleness: only where the gauge saw the device at rest
-is its time filled, and what nobody saw stays a hole in the trace.
+is its time filled, and what nobody saw stays a gap in the trace.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LONGEST_NS = 10_000_000_000
 """No look of the gauge speaks for more than this."""
 
 
-def of_the_hole(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
-    """What the gauge's answer says of a time without samples: the least that the device can have done there.
+def gap_value(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
+    """Lower bound of the utilisation in a time without samples, by the gauge's answer.
 
     Args:
         answer: Of the gauge, in percent.
@@ -47,7 +47,7 @@ def evenly(start_ns: int, end_ns: int, period_ns: int) -> List[int]:
     return [start_ns + (end_ns - start_ns) * k // count for k in range(1, count + 1)]
 
 
-class Hole:
+class SampleGap:
     """The time since a buffer's last sample, and what the gauge said of it.
 
     An idle device stays silent while it is idle: where the gauge saw it at rest, all of that time is known, and filled
@@ -68,12 +68,12 @@ class Hole:
 
     def look(self, now_ns: int, since_ns: int, answer: float) -> None:
         """Takes an answer of the gauge. `since_ns` is of the last sample."""
-        value = of_the_hole(answer, [value for some in self._heard for value in some], now_ns - since_ns)
+        value = gap_value(answer, [value for some in self._heard for value in some], now_ns - since_ns)
         if value is not None:
             self.looks.append((now_ns, value))
 
     def settle(self, start_ns: int, period_ns: int) -> List[Tuple[int, float]]:
-        """What is known up to the last look, of the time after `start_ns`."""
+        """Values that are known for the time from `start_ns` to the last look."""
         found: List[Tuple[int, float]] = []
         for at_ns, value in self.looks:
             start_ns = max(start_ns, self.settled_ns)

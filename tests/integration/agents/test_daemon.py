@@ -1,4 +1,4 @@
-"""What an agent does when it is asked, by a controller and by one that talks nonsense."""
+"""An agent's answers to a controller, and to one that sends nonsense."""
 
 from __future__ import annotations
 

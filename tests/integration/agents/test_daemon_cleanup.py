@@ -1,4 +1,4 @@
-"""What was done to a host is taken off, whatever ends its agent."""
+"""Changes to a host are reverted, whatever ends its agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sampler could leave behind or push aside: commands, half a trace, a controller's channel, other work."""
+"""A sampler leaves nothing behind and disturbs nothing: commands, half a trace, a controller's channel, other work."""
 
 from __future__ import annotations
 

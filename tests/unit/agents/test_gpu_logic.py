@@ -13,7 +13,7 @@ from driple.agents.sources.gpu import sample_clock
 from driple.agents.sources.gpu.gpu_source import Row, combine, merge, refuse
 from driple.agents.sources.gpu.nvml_samples import Buffer
 from driple.agents.sources.gpu.sample_clock import Stamps, clock_of, offset_ns
-from driple.agents.sources.gpu.sample_gaps import of_the_hole
+from driple.agents.sources.gpu.sample_gaps import gap_value
 
 SECOND_US = 1_000_000
 NOW_US = {"mono": 5_000 * SECOND_US, "boot": 9_000 * SECOND_US, "wall": 1_800_000_000 * SECOND_US}
@@ -298,4 +298,4 @@ BUSY = [100.0] * 10
 def test_what_the_gauge_says_of_a_hole(
     answer: float, heard: Sequence[float], age_ms: int, expected: float | None
 ) -> None:
-    assert of_the_hole(answer, heard, age_ms * 1_000_000) == pytest.approx(expected)
+    assert gap_value(answer, heard, age_ms * 1_000_000) == pytest.approx(expected)

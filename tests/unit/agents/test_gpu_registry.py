@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -24,7 +24,7 @@ class Fake(GpuVendor):
     def list_devices(self) -> list[GpuInfo]:
         return [GpuInfo(index=i, uuid=uuid, name="a GPU") for i, uuid in enumerate(self.devices)]
 
-    def open(self, wanted: str, *_: Any) -> GpuDevice:
+    def open(self, wanted: str) -> GpuDevice:
         if wanted not in self.devices:
             raise UnknownName("GPU", wanted, self.devices)
         return cast("GpuDevice", f"device {wanted}")
@@ -48,17 +48,17 @@ class Broken(Fake):
 
 def test_a_device_is_opened_by_the_vendor_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "VENDORS", (Broken, Red, Green))
-    assert registry.open_gpu("blue", cast("Any", None), 0) == cast("GpuDevice", "device blue")
+    assert registry.open_gpu("blue") == cast("GpuDevice", "device blue")
     assert (Red.opened, Green.opened) == (0, 1)  # the device keeps its library
     assert [gpu.uuid for gpu in registry.list_gpus()] == ["red", "green", "blue"]
     with pytest.raises(UnknownName, match="black"):
-        registry.open_gpu("black", cast("Any", None), 0)
+        registry.open_gpu("black")
     registry.import_bindings()  # a missing one is no error
 
 
 def test_without_any_library_the_first_vendors_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "VENDORS", (Broken, Broken))
-    for call in (registry.list_gpus, lambda: registry.open_gpu("0", cast("Any", None), 0)):
+    for call in (registry.list_gpus, lambda: registry.open_gpu("0")):
         with pytest.raises(BadInput, match="no driver"):
             call()
 

@@ -163,7 +163,7 @@ def test_a_device_that_is_dry_for_an_hour_is_filled_read_by_read() -> None:
         source.read(t, [None] * len(COLUMNS), 0)
         late = len(source.extra())
         sent += late
-        assert late <= 80 and len(source._pending) <= 80 and all(len(hole.looks) <= 4 for hole in source._holes)
+        assert late <= 80 and len(source._pending) <= 80 and all(len(gap.looks) <= 4 for gap in source._gaps)
     assert sent == pytest.approx(360_000, abs=200)
     # And one that was held for an hour does not make up for all of it.
     for t in range(7_200_000 * MS, 7_202_000 * MS, 200 * MS):

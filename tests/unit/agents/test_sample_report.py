@@ -1,4 +1,4 @@
-"""What a person sees."""
+"""The output for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about a measurement: hand-made series with known answers."""
+"""Quality of a measurement: hand-made series with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a killed sampler left says how it went by its rows: its last note is of some seconds before."""
+"""Quality of a killed sampler's trace, recomputed from its rows: its last note is some seconds older."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A build of many runs: memory of all its processes, and what a second worker is worth.
 
-    python benchmarks/build.py [--runs 1000] [--rounds 3] [--traces DIR] [--json] [--write docs/BUILD_SPEED.md]
+    python benchmarks/build.py [--runs 1000] [--rounds 3] [--traces DIR] [--json]
+        [--write docs/benchmarks/build-speed.md]
 
 Real runs (those of the tests, or DIR) are copied as other repetitions of themselves, each with a graph of its own: the
 hardest case for memory and for caches. Time is that of the work on traces, with the workers started and warm,

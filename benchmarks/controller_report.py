@@ -43,7 +43,7 @@ def markdown(found: dict[str, Any]) -> str:
 {found["machine"]}; {found["date"]}.
 Rounds with all contestants in turn: {found["rounds"]}; median (range). Load average before: {found["load"]:.2f}.
 Hosts are the lab's ([LAB.md](LAB.md)): their sshd, stewards and tasks share the machine's cores. Remade by
-`python benchmarks/controller.py --write docs/CONTROLLER.md`.
+`python benchmarks/controller.py --write docs/benchmarks/controller.md`.
 
 ## What it is to reach
 

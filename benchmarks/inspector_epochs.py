@@ -1,6 +1,6 @@
 """An epoch of the published recipe: ours, with and without native kernels, against the authors' code.
 
-    python benchmarks/inspector_epochs.py --published CHECKOUT [--rounds 9] [--write docs/INSPECTOR_SPEED.md]
+    python benchmarks/inspector_epochs.py --published CHECKOUT [--rounds 9] [--write docs/benchmarks/inspector-speed.md]
 
 CHECKOUT is the authors' repository; without it, our own plain way is what others are compared with. All start from the
 same weights, and their answers are compared first. They take turns inside one process; a ratio is that of one round, so
@@ -186,7 +186,7 @@ One epoch of the preset `paper`: {TRAIN} graphs in batches of {BATCH}, forward, 
 graphs forward; hidden {PAPER.network.hidden}, N/2 times GCN and GRU, set2set with N steps, three linear layers.
 {rounds} rounds in which all take turns in one process, {torch.get_num_threads()} threads; {cores};
 {versions}; {date.today()}. Medians with quartiles. Remade by
-`python benchmarks/inspector_epochs.py --published CHECKOUT --write docs/INSPECTOR_SPEED.md`.
+`python benchmarks/inspector_epochs.py --published CHECKOUT --write docs/benchmarks/inspector-speed.md`.
 
 {tables}
 

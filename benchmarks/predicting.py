@@ -1,6 +1,6 @@
 """How long people wait for a prediction: from a cold shell with a graph file, and with all loaded.
 
-    python benchmarks/predicting.py [--rounds 9] [--json] [--write docs/PREDICTION_SPEED.md]
+    python benchmarks/predicting.py [--rounds 9] [--json] [--write docs/benchmarks/prediction-speed.md]
 
 Graphs are those of the zoo, made first by TensorFlow. Cold is the whole command, beside `python -c "import torch"`,
 which any answer of a network has to wait for. Warm is one answer of a loaded inspector to a loaded graph that it has
@@ -87,7 +87,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 {found["machine"]}; {found["date"]}; {found["rounds"]} rounds in which all take turns; medians (least to most). The
 inspector of {SETTING} has {found["networks"]} networks. Remade by
-`python benchmarks/predicting.py --write docs/PREDICTION_SPEED.md`, which says what is measured.
+`python benchmarks/predicting.py --write docs/benchmarks/prediction-speed.md`, which says what is measured.
 
 {verdict("from a cold shell with a graph file, the slower one", slowest, COLD_LIMIT_S, "s")}
 {verdict("warm, the slowest of all", longest, WARM_LIMIT_MS, "ms")}

@@ -1,4 +1,4 @@
-"""docs/RESULTS.md and its pictures, from the figures that the parts kept."""
+"""docs/benchmarks/results.md and its pictures, from the figures that the parts kept."""
 
 from __future__ import annotations
 

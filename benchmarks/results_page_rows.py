@@ -1,4 +1,4 @@
-"""The section of docs/RESULTS.md on how many workloads must be measured, and its picture."""
+"""The section of docs/benchmarks/results.md on how many workloads must be measured, and its picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section of docs/RESULTS.md on how much sooner a transfer is there, and its picture."""
+"""The section of docs/benchmarks/results.md on how much sooner a transfer is there, and its picture."""
 
 from __future__ import annotations
 

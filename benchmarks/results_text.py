@@ -1,4 +1,4 @@
-"""How figures are written: what all sections of docs/RESULTS.md have in common."""
+"""How figures are written: what all sections of docs/benchmarks/results.md have in common."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 {found["machine"]}; {found["date"]}. {found["rounds"]} rounds with all contestants in turn, windows of
 {found["seconds"]:g} s, median (range). Load average before the run: {found["load"]:.2f}. Remade by
-`python benchmarks/sampler.py --write docs/SAMPLER.md`.
+`python benchmarks/sampler.py --write docs/benchmarks/sampler.md`.
 
 All read one task: a GPU (the scripted one of tests/native, with a sample every 20 ms), one network interface, the CPU
 time and memory of a process tree, and the host's; driple-sample reads the flows of two TCP connections besides, five

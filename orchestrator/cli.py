@@ -59,9 +59,7 @@ def _parser() -> CommandParser:
         "not done again: after a crash, a failure or Ctrl-C, the same command goes on where it was.",
         example="driple-run experiments/p2w2.yaml",
     )
-    parser.add_argument(
-        "experiment", type=Path, nargs="?", metavar="FILE", help="experiment file (docs/EXPERIMENTS.md)"
-    )
+    parser.add_argument("experiment", type=Path, nargs="?", metavar="FILE", help="experiment file (docs/reference)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan and what of it is done; start nothing")
     parser.add_argument(
         "--output", type=Path, default=Path("traces"), metavar="DIR", help="folder of runs (default: traces)"

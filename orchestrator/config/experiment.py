@@ -1,4 +1,4 @@
-"""An experiment file, checked: every fault of it is found in one reading. docs/EXPERIMENTS.md explains the language."""
+"""Read and validate an experiment file. Its language: docs/reference/experiment-language.md."""
 
 from __future__ import annotations
 

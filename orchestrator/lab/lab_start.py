@@ -136,6 +136,6 @@ def _reason(files: LabFiles) -> str:
     with suppress(OSError):
         said = tools.one_line(files.log.read_bytes())
         if "unshare" in said:
-            return f"namespaces are forbidden here ({said}); root may make them, or see docs/LAB.md"
+            return f"namespaces are forbidden here ({said}); root may make them, or see docs/guides/lab.md"
         return said or "the keeper ended without a word"
     return "the keeper ended without a word"

@@ -1,7 +1,7 @@
 """Fluid communities (Pares et al., 2017): exactly M groups, each in one piece if the graph is.
 
 igraph does the flowing, in C. A fluid may end in several puddles: all but its largest then go to the neighbours they
-touch most, which leaves M groups and raises the modularity above that of networkx (docs/GROUPING_SPEED.md).
+touch most, which leaves M groups and raises the modularity above that of networkx (docs/benchmarks/grouping-speed.md).
 
 In a graph that is very long for its few groups, such as a chain of 25 000 ops in 4, fluids would wander for minutes:
 there each op joins the nearest of M ops that lie evenly on the way from one end to the other.

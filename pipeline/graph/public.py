@@ -1,4 +1,4 @@
-"""Graphs as inspectors see them: from a file to ops, from ops to groups. docs/GRAPHS.md has the rules.
+"""Graphs as inspectors see them: from a file to ops, from ops to groups. docs/concepts/graphs.md has the rules.
 
 graphs = [read_graph(path) for path in paths]
 recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset, and with the inspector

@@ -39,14 +39,14 @@ def test_the_readme_shows_a_real_fault(
 
 
 def test_every_key_is_explained_with_the_words_of_the_code(checkout: Path) -> None:
-    text = (checkout / "docs/EXPERIMENTS.md").read_text()
+    text = (checkout / "docs/reference/experiment-language.md").read_text()
     for table in (KEYS, GRID_KEYS, HOST_KEYS):
         rows = "\n".join(f"| `{key}` | {meaning} |" for key, meaning in table.items())
         assert rows in text
 
 
 def test_the_example_of_the_language_loads(checkout: Path, tmp_path: Path) -> None:
-    first, inventory = blocks(checkout / "docs/EXPERIMENTS.md", "yaml")
+    first, inventory = blocks(checkout / "docs/reference/experiment-language.md", "yaml")
     path = tmp_path / "example.yaml"
     path.write_text(first + f"workload_lists: {checkout}/experiments/workloads.yaml\n")
     assert load_experiment(path).workloads

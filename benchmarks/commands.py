@@ -104,11 +104,9 @@ def markdown(found: dict[str, dict[str, float]], rounds: int) -> str:
         f"| {name} | {row['median_s']:.3f} | {row['p5_s']:.3f} to {row['p95_s']:.3f} | {row['ratio']:.1f}x |"
         for name, row in found.items()
     )
-    return f"""# Measured figures
+    return f"""# Start times of commands
 
-## Commands
-
-Whole processes, wall time, {rounds} rounds with all contestants in turn; {machine()}; {date.today()}.
+Whole processes, wall time, {rounds} rounds with all candidates in turn; {machine()}; {date.today()}.
 The ratio is to `{BASELINE}` in the same run. Reproduce with
 `python benchmarks/commands.py --write docs/benchmarks/commands.md`.
 

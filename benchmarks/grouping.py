@@ -98,16 +98,16 @@ def markdown(graph: OpGraph, name: str, rounds: list[Round]) -> str:
     return f"""# Speed and quality of grouping
 
 The worker's graph of {name}, {len(graph.ops)} ops and {len(graph.edges)} data edges, in {GROUPS} groups.
-{len(rounds)} rounds, each with its own seed, taking turns in one process;
-{machine(*versions)}; {date.today()}. Medians with quartiles. Remade by
+{len(rounds)} rounds, each with its own seed, in turn in one process;
+{machine(*versions)}; {date.today()}. Medians with quartiles. Reproduce with
 `python benchmarks/grouping.py --write docs/benchmarks/grouping-speed.md`.
 
-| | ms | times as fast as networkx, round by round | modularity, mean ± standard error |
+| | ms | speed relative to networkx, per round | modularity, mean ± standard error |
 |---|---|---|---|
 {table}
 
-Difference of modularity, round by round: {mean([r.ours_modularity - r.networkx_modularity for r in rounds])}; ours is
-better or equal in {better} of {len(rounds)}. The target: ten times as fast, at equal or better modularity on average.
+Difference of modularity per round: {mean([r.ours_modularity - r.networkx_modularity for r in rounds])}; ours is
+better or equal in {better} of {len(rounds)}. The goal: ten times as fast, at equal or better modularity on average.
 """
 
 

@@ -115,7 +115,7 @@ def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
     import tensorflow as tf
 
     lines = [
-        "| start | first step begins, median (least - most) | first step done, median | to cold |",
+        "| start | first step begins, median (range) | first step done, median | relative to cold |",
         "|---|---|---|---|",
     ]
     medians = {kind: statistics.median(each["begins_s"] for each in rows) for kind, rows in results.items()}

@@ -53,7 +53,7 @@ def markdown(rows: list[dict[str, str]]) -> str:
     return f"""# Graphs of the zoo
 
 {len(rows)} models at batch 32 for {SETTING}, synchronous, in one process; {machine()}; {date.today()}. Slowest
-first: the slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Remade by
+first: the slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Reproduce with
 `python benchmarks/zoo_graphs.py --write docs/benchmarks/zoo-graphs.md`.
 
 | model | nodes | edges | s | CPU s | peak MB |

@@ -188,6 +188,20 @@ def test_links_of_the_documents_lead_somewhere(checkout: Path) -> None:
                 assert (folder / target).exists(), f"{document} links to {target}"
 
 
+def test_documents_that_the_code_names_exist(checkout: Path) -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=checkout, capture_output=True, text=True, check=True)
+    files = [checkout / name for name in listed.stdout.split("\0") if name and not name.startswith("inspectors/")]
+    kinds = {".py", ".md", ".yaml", ".cfg", ".toml", ".Dockerfile", ""}
+    named: dict[str, str] = {}
+    for file in files:
+        if file.suffix in kinds and file.is_file():
+            for name in re.findall(r"\bdocs/[\w./-]+\.(?:md|ipynb|png|svg)\b", file.read_text(errors="ignore")):
+                named[name] = str(file)
+    assert len(named) >= 20
+    missing = {name: file for name, file in named.items() if not (checkout / name).exists()}
+    assert not missing
+
+
 def test_every_page_is_in_the_navigation(checkout: Path) -> None:
     site = yaml.safe_load((checkout / "mkdocs.yml").read_text())
     listed = set(re.findall(r"[\w/-]+\.md", str(site["nav"])))

@@ -127,7 +127,7 @@ def test_commands_in_the_documents_have_options_that_exist() -> None:
             checked += 1
             known = set(re.findall(r"--[a-z][a-z-]+", help_of(tuple(program))))
             if not HAS_API:
-                known |= {"--set", "--config"}  # options of driple-train that come with the API
+                known |= {"--set", "--config", "--show-config"}  # options of driple-train that come with the API
             assert set(options) <= known, f"{block.place}: {command.text}"
     assert checked >= 60
 

@@ -182,7 +182,9 @@ def test_the_document_names_real_options_and_its_python_runs(
     checkout: Path, datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (checkout / "docs/guides/training-inspectors.md").read_text()
-    known = {"--set", "--config"}.union(*(action.option_strings for action in options.parser()._actions))
+    known = {"--set", "--config", "--show-config"}.union(
+        *(action.option_strings for action in options.parser()._actions)
+    )
     assert {name for name in re.findall(r"--[a-z][a-z-]+", text) if name not in known} == {"--logdir"}
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     code = code.replace("v100-p1w2-pcie", SETTING).replace('"datasets"', repr(str(datasets)))

@@ -1,8 +1,9 @@
 """A build of many runs: memory of all its processes, and what a second worker is worth.
 
-    python benchmarks/build.py [--runs 1000] [--rounds 3] [--traces DIR] [--json] [--write docs/BUILD_SPEED.md]
+    python benchmarks/build.py [--runs 1000] [--rounds 3] [--traces DIR] [--json]
+        [--write docs/benchmarks/build-speed.md]
 
-Real runs (those of the tests, or DIR) are copied as other repetitions of themselves, each with a graph of its own: the
+Real runs (those of the tests, or DIR) are copied as other repetitions of themselves, each with its own graph: the
 hardest case for memory and for caches. Time is that of the work on traces, with the workers started and warm,
 one and two of them in turn; memory is that of the whole command and all its processes. Run it on a quiet machine.
 """
@@ -193,30 +194,29 @@ def markdown(found: dict[str, Any]) -> str:
 
 `python benchmarks/build.py --runs {found["runs"]} --timed-runs {found["timed_runs"]} --rounds {len(found["rounds"])}`,
 {date.today()}, {machine(f"pyarrow {pa.__version__}")}.
-{found["runs"]} copies of real runs ({found["trace_mb"]:.0f} MB), each with a graph of its own: {
-        any_build["rows"]
-    } rows and
+{found["runs"]} copies of real runs ({found["trace_mb"]:.0f} MB), each with its own graph: {any_build["rows"]} rows and
 {any_build["graphs"]} graphs, {found["datasets_mb"]:.1f} MB of datasets.
 
-- Most memory of the command and all its processes: {most:.0f} MB, {verdict(most < MOST_MB)} (less than {MOST_MB}).
-- Two workers against one, work on traces: {found["ratio"]:.2f}x in the median of {len(found["rounds"])} rounds, {
+- Peak memory of the command and all its processes: {most:.0f} MB, {verdict(most < MOST_MB)} (less than {MOST_MB}).
+- Two workers against one, processing of traces: {found["ratio"]:.2f}x in the median of {len(found["rounds"])} rounds, {
         verdict(found["ratio"] >= LEAST_RATIO)
     } (at least {LEAST_RATIO}).
 - One and two processes wrote the same bytes: {"yes" if found["same_bytes"] else "NO"}.
 
-## The work on traces
+## Processing of traces
 
-{found["timed_runs"]} runs, workers up and warm, {each_ms:.0f} ms of a processor each. CPU seconds say how quiet it was.
+{found["timed_runs"]} runs, workers started and warm, {each_ms:.0f} ms of CPU time each.
+CPU seconds show how quiet the machine was.
 
 | round | one worker, s | two workers, s | ratio | one, CPU s | two, CPU s |
 |---|---|---|---|---|---|
 {rounds}
 
-## The whole command
+## The complete command
 
-Memory is resident memory summed over processes, so what they share counts for each.
+Memory is resident memory summed over processes; shared memory counts for each.
 
-| build of {found["runs"]} runs | seconds | most MB | runs worked on |
+| build of {found["runs"]} runs | seconds | peak MB | runs processed |
 |---|---|---|---|
 {builds}
 """

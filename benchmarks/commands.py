@@ -1,6 +1,6 @@
 """How long people wait for commands: help pages, and plans of 10 000 runs.
 
-    python benchmarks/commands.py [--rounds 9] [--json] [--write docs/BENCHMARKS.md]
+    python benchmarks/commands.py [--rounds 9] [--json] [--write docs/benchmarks/commands.md]
 
 Every contestant runs once a round, in turn, and the medians and the spread (5th to 95th percentile) of all rounds are
 shown, with the ratio to the baseline `python -c pass`. Run it on a quiet machine.
@@ -104,12 +104,11 @@ def markdown(found: dict[str, dict[str, float]], rounds: int) -> str:
         f"| {name} | {row['median_s']:.3f} | {row['p5_s']:.3f} to {row['p95_s']:.3f} | {row['ratio']:.1f}x |"
         for name, row in found.items()
     )
-    return f"""# Measured figures
+    return f"""# Start times of commands
 
-## Commands
-
-Whole processes, wall time, {rounds} rounds with all contestants in turn; {machine()}; {date.today()}.
-The ratio is to `{BASELINE}` in the same run. Remade by `python benchmarks/commands.py --write docs/BENCHMARKS.md`.
+Whole processes, wall time, {rounds} rounds with all candidates in turn; {machine()}; {date.today()}.
+The ratio is to `{BASELINE}` in the same run. Reproduce with
+`python benchmarks/commands.py --write docs/benchmarks/commands.md`.
 
 | what | median, s | 5 % to 95 %, s | ratio |
 |---|---|---|---|

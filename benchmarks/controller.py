@@ -1,6 +1,6 @@
 """What the controller costs: one run beyond its job, 32 hosts against 4 and against ssh, a resume of 10 000 runs.
 
-    python benchmarks/controller.py [--quick] [--rounds 5] [--json] [--write docs/CONTROLLER.md]
+    python benchmarks/controller.py [--quick] [--rounds 5] [--json] [--write docs/benchmarks/controller.md]
 
 Everything is real: the lab with its sshd, TensorFlow tasks, the system's ssh and scp, the driple-run command. Every
 round has a sweep on 4 lab hosts, the steps on 4 and on 32 hosts by each contestant, and a resume; the order changes

@@ -1,4 +1,4 @@
-"""The same steps on many lab hosts: by our fleet, and by one `ssh` or `scp` process for each action.
+"""The same steps on many lab hosts: by our host pool, and by one `ssh` or `scp` process for each action.
 
 Steps: connect, bring the agent and a spec, start a process, stop it, fetch a file. Ours starts the process through the
 steward, which it has to start first. ssh and scp connect to the hosts directly, from within the lab's own network: the
@@ -32,7 +32,7 @@ SPEC = "x" * 2000
 LIMIT_S = 120.0
 PROCESS = ("sleep", "600")
 NAME = "benchmark"
-OURS = "our fleet"
+OURS = "our host pool"
 SSH = f"`ssh` and `scp`, {MANY} hosts at once"
 SSH_ONE_BY_ONE = "`ssh` and `scp`, one host after the other"
 BARE = f"one `ssh host true`, {MANY} hosts at once"
@@ -103,7 +103,7 @@ class Hosts:
         before, controller_s = set(_on_hosts(self.agent.file_name)), time.process_time()
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             try:
-                with laps.lap("connect, agent, steward"):
+                with laps.lap("connect, agent, daemon"):
                     stations = fleet.stations(names)
                 with laps.lap("spec"):
                     ask(stations, requests.Write(path="runs/spec.json", text=SPEC))
@@ -118,7 +118,7 @@ class Hosts:
                 there = _on_hosts(self.agent.file_name)
                 with laps.lap("close"):
                     fleet.close()
-            cpu = {"controller": 1000 * (time.process_time() - controller_s) / count, "sshd": 0.0, "steward": 0.0}
+            cpu = {"controller": 1000 * (time.process_time() - controller_s) / count, "sshd": 0.0, "daemon": 0.0}
             for pid in there.keys() - before:
                 kind, milliseconds = there[pid]
                 cpu[kind] += milliseconds / count
@@ -191,7 +191,7 @@ def _on_hosts(agent: str) -> dict[int, tuple[str, float]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has just ended
             line = (folder / "cmdline").read_bytes()
-            kind = "steward" if agent.encode() in line else "sshd" if line.startswith(b"sshd: ") else None
+            kind = "daemon" if agent.encode() in line else "sshd" if line.startswith(b"sshd: ") else None
             if kind is not None:
                 found[int(folder.name)] = kind, time.clock_gettime_ns((~int(folder.name) << 3) | 2) / 1e6
     return found

@@ -25,60 +25,61 @@ def verdicts(found: dict[str, Any]) -> list[str]:
 
     resumes = found["resumes"]
     return [
-        line("a run beyond its job, warm hosts", _median(later, "overhead_s"), 3, " s"),
-        line("the controller's CPU time for a run", _median(later, "cpu_s"), 1, " s"),
+        line("overhead of a run, warm hosts", _median(later, "overhead_s"), 3, " s"),
+        line("CPU time of the controller per run", _median(later, "cpu_s"), 1, " s"),
         line("32 hosts against 4", ratio(OURS, MANY, OURS, FEW), 3, "x"),
         f"  For comparison, {BARE}, is {ratio(BARE, MANY, BARE, FEW):.2f}x: all hosts share {found['cores']} cores.",
-        line("32 hosts, ours against a process for each action", ratio(OURS, MANY, SSH, MANY), 0.5, "x"),
-        line("resume of 10 000 runs, the whole dry run", _median(resumes, "dry_s"), 5, " s"),
-        line("the same by the real command, until it has decided", _median(resumes, "decided_s"), 5, " s"),
-        line("until its first run is started on the lab that it makes", _median(resumes, "started_s"), 5, " s"),
+        line("32 hosts, ours against one process per action", ratio(OURS, MANY, SSH, MANY), 0.5, "x"),
+        line("resume of 10 000 runs, complete dry run", _median(resumes, "dry_s"), 5, " s"),
+        line("the same with the real command, until it has decided", _median(resumes, "decided_s"), 5, " s"),
+        line("until its first run is started, lab included", _median(resumes, "started_s"), 5, " s"),
     ]
 
 
 def markdown(found: dict[str, Any]) -> str:
     """The file in docs."""
-    return f"""# What the controller costs
+    return f"""# Cost of the controller
 
 {found["machine"]}; {found["date"]}.
-Rounds with all contestants in turn: {found["rounds"]}; median (range). Load average before: {found["load"]:.2f}.
-Hosts are the lab's ([LAB.md](LAB.md)): their sshd, stewards and tasks share the machine's cores. Remade by
-`python benchmarks/controller.py --write docs/CONTROLLER.md`.
+Rounds with all candidates in turn: {found["rounds"]}; median (range). Load average before: {found["load"]:.2f}.
+Hosts are those of [the lab](../guides/lab.md): their sshd, agent daemons and tasks share the machine's cores.
+Reproduce with
+`python benchmarks/controller.py --write docs/benchmarks/controller.md`.
 
-## What it is to reach
+## Goals
 
 {chr(10).join(found["verdicts"])}
 
-## One run beyond its job
+## Overhead of one run
 
-{SETTING}, {WORKLOAD}: {HOSTS} hosts, a task and a sampler on each; sweeps of {found["runs"]} runs. The job's own time
-goes from when the controller hears that the first task runs, to the last word that the last worker writes; all the rest
-of the time between the start of an attempt and the end of its clearing up is overhead. CPU is that of the controller's
-process with all its threads, without children.
+{SETTING}, {WORKLOAD}: {HOSTS} hosts, a task and a sampler on each; sweeps of {found["runs"]} runs. The job
+lasts from the message that the first task runs to the last message of the last worker. The rest of the time from the
+start of an attempt to the end of its cleanup is overhead. CPU is that of the controller's process with all threads,
+without children.
 
 {_runs(found)}
 
-Before the first run of a sweep come, once, the making of the agent's file, {_spread(found["agent_s"])} s, and of the
-lab, {_spread(found["lab_s"])} s.
+Once per sweep, before its first run, the agent file is built in {_spread(found["agent_s"])} s and the
+lab is created in {_spread(found["lab_s"])} s.
 
 ## Many hosts
 
-Connect, bring the agent and a spec, start a process, stop it, fetch a file of 100 KB, with nothing there before;
-seconds in all. Ours has a steward started on each host besides, which starts and stops the process, and closes the
-connection at the end. The others have one `ssh` or `scp` process for each of six actions on a host, on as many hosts at
-once as ours has threads, and connect from within the lab's network, without the helper that the lab's ssh-config has
-for it, and with the key exchange that ours has, which is cheaper than OpenSSH's default.
+Connect, copy the agent and a spec, start a process, stop it, fetch a file of 100 KB, on fresh hosts; seconds in total.
+Ours also starts an agent daemon on each host, which starts and stops the process, and closes the connection at the end.
+The others use one `ssh` or `scp` process for each of six actions per host, on as many hosts at once as ours has
+threads. They connect from inside the lab's network, without the helper of the lab's ssh-config, and with the key
+exchange that ours uses, which is cheaper than OpenSSH's default.
 
 {_hosts(found)}
 
-Steps of ours, in seconds:
+Steps of our host pool, in seconds:
 
 {_steps(found)}
 
-CPU time of a host's share in these, with {MANY} hosts: {_cpu(found)}.
-Where hosts have processors of their own, the controller spends only its own share. Here everybody's is spent on
-{found["cores"]} cores: with many hosts the time is that of all this work, with 4 much of it is waiting. What makes a
-host cheaper makes 4 hosts faster too, so the ratio does not fall with it.
+CPU time per host, with {MANY} hosts: {_cpu(found)}.
+On a real cluster the controller spends only its own share. Here all of it is spent on
+{found["cores"]} cores: with many hosts the time is CPU time, with 4 much of it is waiting. A cheaper host makes
+4 hosts faster too, so the ratio does not fall with it.
 
 ## Resume
 
@@ -88,7 +89,7 @@ host cheaper makes 4 hosts faster too, so the ratio does not fall with it.
 |---|---|
 | `--dry-run`, to its end | {_spread(row["dry_s"] for row in found["resumes"])} |
 | the real command, until it has decided | {_spread(row["decided_s"] for row in found["resumes"])} |
-| until the first run is started: agent made, lab up | {_spread(row["started_s"] for row in found["resumes"])} |
+| until the first run is started: agent built, lab up | {_spread(row["started_s"] for row in found["resumes"])} |
 """
 
 
@@ -123,7 +124,7 @@ def _runs(found: dict[str, Any]) -> str:
     for part in PARTS:
         rows.append((part, *(_spread(run["parts"].get(part, 0.0) for run in runs) for runs in columns)))
     rest = [[run["overhead_s"] - sum(run["parts"].values()) for run in runs] for runs in columns]
-    rows.append(("the rest", *map(_spread, rest)))
+    rows.append(("other", *map(_spread, rest)))
     head = "| | first of a sweep | the others |\n|---|---|---|\n"
     return head + "\n".join(f"| {' | '.join(row)} |" for row in rows)
 

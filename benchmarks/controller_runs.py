@@ -42,18 +42,18 @@ threads: 1
 retries: 0
 repetitions: {{runs}}
 """
-STARTED, END = "started", "servers and samplers end, from the last worker's last word"
+STARTED, END = "started", "servers and samplers end, after the last worker's last message"
 DOORS: tuple[tuple[Any, str, str], ...] = (
-    (HostPool, "stations", "connect, bring the agent, start stewards"),
+    (HostPool, "stations", "connect, bring the agent, start agents"),
     (Links, "apply", "network condition and its probe"),
-    (lifecycle, "prepare", "look at hosts, ports, job files"),
+    (lifecycle, "prepare", "check hosts, ports, job files"),
     (Attempt, "_warm_up", "load TensorFlow"),
     (AgentClient, "probe_clock", "clock probes, before and after"),
     (Starter, "started", STARTED),
     (Attempt, "_finish", END),
     (fetch, "fetch", "fetch and verify files"),
     (fetch, "seal", "seal"),
-    (Attempt, "remove_folders", "remove what is on the hosts"),
+    (Attempt, "remove_folders", "remove files on the hosts"),
 )
 """Owner, function, and what its time is called."""
 PARTS = tuple(label for _, _, label in DOORS if label != STARTED)

@@ -1,6 +1,6 @@
 """Grouping a training graph: ours against networkx's asyn_fluidc, in time and in modularity.
 
-    python benchmarks/grouping.py [--graph g.parquet] [--rounds 30] [--write docs/GROUPING_SPEED.md]
+    python benchmarks/grouping.py [--graph g.parquet] [--rounds 30] [--write docs/benchmarks/grouping-speed.md]
 
 Needs networkx, and TensorFlow where no graph is given: the graph is then that of a ResNet-50 worker at batch 32. They
 take turns inside one process, each round with a seed of its own; a ratio is that of one round, so what slows the
@@ -98,16 +98,16 @@ def markdown(graph: OpGraph, name: str, rounds: list[Round]) -> str:
     return f"""# Speed and quality of grouping
 
 The worker's graph of {name}, {len(graph.ops)} ops and {len(graph.edges)} data edges, in {GROUPS} groups.
-{len(rounds)} rounds, each with its own seed, taking turns in one process;
-{machine(*versions)}; {date.today()}. Medians with quartiles. Remade by
-`python benchmarks/grouping.py --write docs/GROUPING_SPEED.md`.
+{len(rounds)} rounds, each with its own seed, in turn in one process;
+{machine(*versions)}; {date.today()}. Medians with quartiles. Reproduce with
+`python benchmarks/grouping.py --write docs/benchmarks/grouping-speed.md`.
 
-| | ms | times as fast as networkx, round by round | modularity, mean ± standard error |
+| | ms | speed relative to networkx, per round | modularity, mean ± standard error |
 |---|---|---|---|
 {table}
 
-Difference of modularity, round by round: {mean([r.ours_modularity - r.networkx_modularity for r in rounds])}; ours is
-better or equal in {better} of {len(rounds)}. The target: ten times as fast, at equal or better modularity on average.
+Difference of modularity per round: {mean([r.ours_modularity - r.networkx_modularity for r in rounds])}; ours is
+better or equal in {better} of {len(rounds)}. The goal: ten times as fast, at equal or better modularity on average.
 """
 
 

@@ -1,6 +1,6 @@
 """An epoch of the published recipe: ours, with and without native kernels, against the authors' code.
 
-    python benchmarks/inspector_epochs.py --published CHECKOUT [--rounds 9] [--write docs/INSPECTOR_SPEED.md]
+    python benchmarks/inspector_epochs.py --published CHECKOUT [--rounds 9] [--write docs/benchmarks/inspector-speed.md]
 
 CHECKOUT is the authors' repository; without it, our own plain way is what others are compared with. All start from the
 same weights, and their answers are compared first. They take turns inside one process; a ratio is that of one round, so
@@ -172,11 +172,11 @@ def markdown(results: dict[int, tuple[list[Contestant], float]], ours: dict[int,
     tables = "\n\n".join(
         f"""## N = {nodes}
 
-| | seconds an epoch | times as fast as {field_of[0].name}, round by round | ms for one graph, warm |
+| | seconds per epoch | times as fast as {field_of[0].name}, per round | ms for one graph, warm |
 |---|---|---|---|
 {table(field_of)}
 
-First answers of all differ by at most {apart:.0e}, relative. The network of preset `driple` takes
+The first answers differ by at most {apart:.0e}, relative. The network of preset `driple` takes
 {spread(ours[nodes], 2)} ms for one graph of this size, warm."""
         for nodes, (field_of, apart) in results.items()
     )
@@ -184,16 +184,16 @@ First answers of all differ by at most {apart:.0e}, relative. The network of pre
 
 One epoch of the preset `paper`: {TRAIN} graphs in batches of {BATCH}, forward, backward and Adam, then {VALIDATE}
 graphs forward; hidden {PAPER.network.hidden}, N/2 times GCN and GRU, set2set with N steps, three linear layers.
-{rounds} rounds in which all take turns in one process, {torch.get_num_threads()} threads; {cores};
-{versions}; {date.today()}. Medians with quartiles. Remade by
-`python benchmarks/inspector_epochs.py --published CHECKOUT --write docs/INSPECTOR_SPEED.md`.
+{rounds} rounds with all candidates in turn in one process, {torch.get_num_threads()} threads; {cores};
+{versions}; {date.today()}. Medians with quartiles. Reproduce with
+`python benchmarks/inspector_epochs.py --published CHECKOUT --write docs/benchmarks/inspector-speed.md`.
 
 {tables}
 
-The native kernels (inspector/fast) are C++, compiled on first use where there is a compiler, and kept in
-`~/.cache/driple`. Elsewhere, or with `{SWITCH}=off`, plain torch computes the same. The published code's GCN
-layer is there only as bytecode of an old Python: a layer after its formula, which normalises the adjacency in every
-call by the cheapest means, stands in for it.
+The native kernels are C++. They are compiled on first use if there is a compiler, and cached in `~/.cache/driple`.
+Otherwise, or with `{SWITCH}=off`, plain torch computes the same. The published GCN layer exists only as bytecode of an
+old Python. A layer with the same formula, which normalises the adjacency in every call in the cheapest way, replaces
+it.
 """
 
 

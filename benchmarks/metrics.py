@@ -1,10 +1,11 @@
 """Spans and metrics of a 1-hour, 100 Hz, 4-resource trace of 8 tasks: ours, and scikit-learn's KMeans with pandas.
 
-    python benchmarks/metrics.py [--rounds 5] [--minutes 60] [--tasks 8] [--json] [--write docs/METRICS_SPEED.md]
+    python benchmarks/metrics.py [--rounds 5] [--minutes 60] [--tasks 8] [--json]
+        [--write docs/benchmarks/metrics-speed.md]
 
 Both take the same arrays. The plain way clusters with KMeans (n_init 10, which was its default for years, and 1, which
 often misses the best clusters) and finds runs by pandas' groupby; it merges no flicker and names no pattern. Each round
-has all contestants in turn; medians, the whole spread and the median ratio within rounds are shown. That the clusters
+has all candidates in turn; medians, the whole spread and the median ratio within rounds are shown. That the clusters
 are the same is checked first. Run it on a quiet machine.
 """
 
@@ -115,14 +116,14 @@ def main() -> int:
     peers = {"numpy": np, "scikit-learn": sklearn, "pandas": pd}
     versions = [f"{name} {module.__version__}" for name, module in peers.items()]
     lines = [
-        "# Measured figures: burst and idle",
+        "# Speed of burst and idle metrics",
         "",
         f"{len(series)} series of {len(series[0].t_s)} samples ({arguments.tasks} tasks, 4 resources, "
         f"{arguments.minutes:g} minutes at {HZ} Hz), {arguments.rounds} rounds with all",
-        f"contestants in turn; {machine(*versions)}; {date.today()}.",
-        "Remade by `python benchmarks/metrics.py --write docs/METRICS_SPEED.md`.",
+        f"candidates in turn; {machine(*versions)}; {date.today()}.",
+        "Reproduce with `python benchmarks/metrics.py --write docs/benchmarks/metrics-speed.md`.",
         "",
-        "| what | median, s | least to greatest, s | ratio |",
+        "| what | median, s | range, s | ratio |",
         "|---|---|---|---|",
     ]
     for name, taken in times.items():

@@ -1,6 +1,6 @@
-"""Draws the pictures of docs/METRICS.md from the example runs and from made-up series.
+"""Draws the pictures of docs/guides/metrics.md from the example runs and from made-up series.
 
-python benchmarks/metrics_pictures.py [--out docs/metrics]
+python benchmarks/metrics_pictures.py [--out docs/figures]
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def held(out: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("docs/metrics"))
+    parser.add_argument("--out", type=Path, default=Path("docs/figures"))
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     for picture in (real_run, patterns, held):

@@ -1,6 +1,6 @@
 """How long people wait for a prediction: from a cold shell with a graph file, and with all loaded.
 
-    python benchmarks/predicting.py [--rounds 9] [--json] [--write docs/PREDICTION_SPEED.md]
+    python benchmarks/predicting.py [--rounds 9] [--json] [--write docs/benchmarks/prediction-speed.md]
 
 Graphs are those of the zoo, made first by TensorFlow. Cold is the whole command, beside `python -c "import torch"`,
 which any answer of a network has to wait for. Warm is one answer of a loaded inspector to a loaded graph that it has
@@ -83,16 +83,16 @@ def markdown(found: dict[str, Any]) -> str:
 
     cold_rows = [f"| `{n}` | {_spread(v, 2)} | {statistics.median(v) / base:.2f} |" for n, v in cold.items()]
     warm_rows = [f"| {name} | {_spread(values, 1)} |" for name, values in warm.items()]
-    return f"""# How long a prediction takes
+    return f"""# Prediction speed
 
-{found["machine"]}; {found["date"]}; {found["rounds"]} rounds in which all take turns; medians (least to most). The
-inspector of {SETTING} has {found["networks"]} networks. Remade by
-`python benchmarks/predicting.py --write docs/PREDICTION_SPEED.md`, which says what is measured.
+{found["machine"]}; {found["date"]}; {found["rounds"]} rounds with all candidates in turn; medians (range). The
+inspector of {SETTING} has {found["networks"]} networks. Reproduce with
+`python benchmarks/predicting.py --write docs/benchmarks/prediction-speed.md`; its docstring describes the method.
 
 {verdict("from a cold shell with a graph file, the slower one", slowest, COLD_LIMIT_S, "s")}
 {verdict("warm, the slowest of all", longest, WARM_LIMIT_MS, "ms")}
 
-| from a cold shell | seconds | to importing torch |
+| from a cold shell | seconds | relative to importing torch |
 |---|---|---|
 {chr(10).join(cold_rows)}
 
@@ -100,8 +100,8 @@ inspector of {SETTING} has {found["networks"]} networks. Remade by
 |---|---|
 {chr(10).join(warm_rows)}
 
-Warm, most of the time is spent on dividing the graph into groups. One thread is used: with more, an answer takes longer
-where others use the processors.
+Warm, most of the time goes into grouping the graph. One thread is used: with more, an answer takes longer on a busy
+machine.
 """
 
 

@@ -1,10 +1,10 @@
-"""All figures of docs/RESULTS.md, from the measured datasets of the repository.
+"""All figures of docs/benchmarks/results.md, from the measured datasets of the repository.
 
     python benchmarks/results.py                          all of it: two hours on two processors
     python benchmarks/results.py --part noise             one part anew, and the page
 
-Every part keeps its figures, with machine and date, in docs/results/<part>.json. The page is made of these
-files, and of docs/results/causes.md: what is believed of the weak figures.
+Every part keeps its figures, with machine and date, in docs/benchmarks/results/<part>.json. The page is made of these
+files, and of docs/benchmarks/results/causes.md: what is believed of the weak figures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", type=Path, default=Path("datasets"))
     parser.add_argument("--part", action="append", choices=[*PARTS, "page"], help="default: all")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="where RESULTS.md and results/ are")
+    parser.add_argument("--docs", type=Path, default=Path("docs/benchmarks"), help="folder of results.md and results/")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(THREADS)
     folder = arguments.docs / "results"
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     there = [name for name in PARTS if (folder / f"{name}.json").is_file()]
     found = {name: json.loads((folder / f"{name}.json").read_text()) for name in there}
     causes = (folder / "causes.md").read_text()
-    (arguments.docs / "RESULTS.md").write_text(results_page.page(found, causes))
+    (arguments.docs / "results.md").write_text(results_page.page(found, causes))
     results_page.draw(found, folder)
     return 0
 

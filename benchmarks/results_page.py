@@ -1,4 +1,4 @@
-"""docs/RESULTS.md and its pictures, from the figures that the parts kept."""
+"""docs/benchmarks/results.md and its pictures, from the figures that the parts kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import results_page_rows
 import results_page_transfer
-from results_text import COLOURS, Found, all_of, head, mean_of, percent, spread, within
+from results_text import COLOURS, Found, all_of, filled, head, mean_of, percent, spread, within
 from scipy.stats import spearmanr
 
 from driple.contracts.metrics import COLUMNS
@@ -26,15 +26,18 @@ def page(found: Found, causes: str) -> str:
         for name, part in found.items()
     )
     parts = {name: part["figures"] for name, part in found.items()}
-    return "\n".join(
+    return filled(
         [
             "# Results",
             "",
-            "What inspectors reach on the measured datasets ([how they were measured](../datasets/README.md)), beside "
-            "plain baselines and the published recipe. NRMSE is the root mean square error over the range of the true "
-            "values of the test rows, MAPE the mean relative error ([METRICS.md](METRICS.md)); both in percent, means "
-            "over all targets, as workers see them, unless a target is named. ± is the deviation over seeds. Remade by "
-            "`python benchmarks/results.py`; every single figure is in [results/](results).",
+            "Accuracy of inspectors on the measured datasets (`datasets/README.md` describes the measurement), next to",
+            "simple baselines and the published recipe. NRMSE is the root mean square error divided by the range "
+            "of the",
+            "true test values. MAPE is the mean relative error. Both are in percent, for the role `worker`, and means",
+            "over all targets unless a target is named "
+            "([definitions](../guides/metrics.md#how-predictions-are-scored)).",
+            "± is the standard deviation over seeds. `python benchmarks/results.py` reproduces this page; the folder",
+            "`docs/benchmarks/results/` holds every figure. In the tables, `plain model` is the base model.",
             "",
             *_short(parts),
             *_noise(parts["noise"]),
@@ -47,9 +50,9 @@ def page(found: Found, causes: str) -> str:
             *(results_page_transfer.section(parts["transfer"]) if "transfer" in parts else ()),
             causes.strip(),
             "",
-            "## When and where",
+            "## Date and machine",
             "",
-            *head("part", "made", "minutes", "on"),
+            *head("part", "date", "minutes", "machine"),
             made,
             "",
         ]
@@ -58,11 +61,11 @@ def page(found: Found, causes: str) -> str:
 
 def _short(parts: Found) -> list[str]:
     lines = [
-        "## In short",
+        "## Summary",
         "",
-        "NRMSE (MAPE) on families of models that were not trained on:",
+        "NRMSE (MAPE) on model families that were not in the training rows:",
         "",
-        *head("setting", *MAIN, "the same run again"),
+        *head("setting", *MAIN, "repeated run"),
     ]
     for setting, splits in parts["accuracy"]["settings"].items():
         rows = splits["architecture"]["predictors"]
@@ -74,10 +77,10 @@ def _short(parts: Found) -> list[str]:
 
 def _noise(found: Found) -> list[str]:
     lines = [
-        "## The noise of the measurement",
+        "## Measurement noise",
         "",
-        "The same run several times (experiments/lab-repeats.yaml): how far one run lies from the mean of the others, "
-        "on average. No predictor can have a smaller MAPE on single runs.",
+        "The same run was repeated several times (experiments/lab-repeats.yaml). The tables show the mean distance of",
+        "one run from the mean of the others, in percent. No predictor can have a smaller MAPE on single runs.",
         "",
     ]
     for setting, workloads in found.items():
@@ -103,9 +106,10 @@ def _accuracy(found: Found, noise: Found, given_time: bool) -> list[str]:
     return [
         *lines,
         f"The published recipe was stopped after {found['paper_epochs']} epochs here"
-        f"{'; what it reaches when it ends by itself is below' if given_time else ''}. Times to its best validation "
-        "error are over the time that it took itself to the epoch that had it, and over the time of all these epochs; "
-        "the preparation of both is counted.",
+        f"{'; the next section lets it stop by itself' if given_time else ''}.",
+        "The time to its best validation error is given relative to the time that the recipe itself took to "
+        "that epoch,",
+        "and relative to the time of all its epochs. The preparation of both is included.",
         "",
     ]
 
@@ -116,8 +120,8 @@ def _reached(shares: Sequence[Found | None]) -> str:
         return "never"
     to_best, whole = ([share[name] for share in there] for name in ("to_best", "whole"))
     return (
-        f"with {len(there)} of {len(shares)} seeds, in {statistics.median(to_best):.3f} of its time to it "
-        f"({within(to_best, 3)}), {statistics.median(whole):.3f} of its whole time ({within(whole, 3)})"
+        f"with {len(there)} of {len(shares)} seeds, in {statistics.median(to_best):.3f} of its time to that error\n"
+        f"({within(to_best, 3)}), {statistics.median(whole):.3f} of its total time ({within(whole, 3)})"
     )
 
 
@@ -126,7 +130,7 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
     lines = [
         f"## {title}",
         "",
-        f"{sides['train']} workloads to train on, {sides['val']} to validate by, {sides['test']} to test; "
+        f"{sides['train']} training, {sides['val']} validation and {sides['test']} test workloads; "
         f"{one['provenance']}; {len(predictors['driple'])} seeds.",
         "",
         *head("predictor", "NRMSE", "MAPE", "seconds to train"),
@@ -142,7 +146,7 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
         "",
         "NRMSE / MAPE of each target:",
         "",
-        *head("target", *MAIN, "the same run again"),
+        *head("target", *MAIN, "repeated run"),
     ]
     for column in COLUMNS:
         cells = [
@@ -156,18 +160,22 @@ def _table(title: str, one: Found, again: dict[str, float | None]) -> list[str]:
 
 def _recipe(found: Found, accuracy: Found) -> list[str]:
     lines = [
-        "## The published recipe, given time",
+        "## The published recipe without an epoch limit",
         "",
-        "It ends a thousand epochs after its best one, by the loss of the validation rows (here after "
-        f"{found['epochs']['scratch']} at the latest); one seed, split by architecture. Seconds are those of its "
-        "epochs, each as long as the median of some that ran on a machine that did nothing else. How long `driple` "
-        "(medians over seeds) took to its best validation NRMSE is over the time that it took itself to the epoch that "
-        "had it; all preparation of `driple` counts, and none of the recipe's. Trainings are kept and gone on with, so "
-        "the minutes at the end of this page are those of the last go alone.",
+        "The recipe stops a thousand epochs after its best validation loss (here after "
+        f"{found['epochs']['scratch']} at the latest).",
+        "One seed, split by architecture. Seconds are those of its epochs, each as long as the median of "
+        "some epochs on",
+        "an otherwise idle machine. The last column is the time that `driple` (median over seeds) took to the recipe's",
+        "best validation NRMSE, relative to the time that the recipe took to that epoch. All preparation of "
+        "`driple` is",
+        "included, none of the recipe's. Trainings are resumed, so the minutes at the end of this page are "
+        "those of the",
+        "last part only.",
         "",
         *head(
-            *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple, of its NRMSE"),
-            *("its best validation NRMSE", "driple's", "to it, of its time"),
+            *("setting", "epochs", "best", "seconds", "NRMSE (MAPE)", "driple's NRMSE, relative"),
+            *("best validation NRMSE", "driple's", "driple's time to it, relative"),
         ),
     ]
     for setting, ways in found["settings"].items():
@@ -187,13 +195,14 @@ def _recipe(found: Found, accuracy: Found) -> list[str]:
         )
     lines += [
         "",
-        f"Transferred from the one of {found['source']} at its best, for {found['epochs']['half']} epochs: `half` as "
-        "the paper describes it, `mlp` as it was coded. `faster` is the time from scratch over that of the transfer, "
-        "to the validation NRMSE that both reach.",
+        f"Transfer from the best epoch of {found['source']}, for {found['epochs']['half']} epochs: `half` as "
+        "described in the paper,",
+        "`mlp` as in the published code. `faster` is the time from scratch divided by that of the transfer, to the",
+        "validation NRMSE that both reach.",
         "",
         *head(
             "setting",
-            "tuned",
+            "trained part",
             "NRMSE (MAPE)",
             "validation NRMSE that both reach",
             "epochs from scratch",
@@ -217,13 +226,16 @@ def _families(found: Found) -> list[str]:
     one = next(iter(settings.values()))
     families = sum(map(len, one["folds"]))
     lines = [
-        "## New families without a look at the test side",
+        "## New families, without the test side",
         "",
-        f"The {families} families of the training and validation sides, {one['rows']} workloads, take turns in "
-        f"{len(one['folds'])} folds: each is predicted by inspectors that learned from the others "
-        f"(benchmarks/results_families.py); NRMSE (MAPE) over all these predictions, means over "
-        f"{len(one['predictors']['driple'])} seeds. `leash`: how far the network may go from the plain model, in "
-        f"shares of its error; that of `driple` is {preset('driple').network.most_added:g}.",
+        f"Cross-validation over the {families} families of the training and validation sides, {one['rows']} workloads, "
+        f"in {len(one['folds'])} folds:",
+        "each family is predicted by inspectors trained on the others (benchmarks/results_families.py). "
+        "NRMSE (MAPE) over",
+        f"all predictions, means over {len(one['predictors']['driple'])} seeds. `leash` is the largest "
+        f"allowed deviation "
+        "of the network from the base model,",
+        f"as a share of the base model's error; that of `driple` is {preset('driple').network.most_added:g}.",
         "",
         *head("predictor", *settings),
     ]
@@ -236,11 +248,12 @@ def _families(found: Found) -> list[str]:
 
 def _nearness(found: Found) -> list[str]:
     lines = [
-        "## Does nearness say how good a prediction is?",
+        "## Does novelty predict the error?",
         "",
-        "Test workloads of the architecture split by what `driple-predict` says of their distance from training data: "
-        "how many, and by which factor a prediction is off (median over workloads, geometric mean over targets). Last, "
-        "the rank correlation of distance and error.",
+        "Test workloads of the architecture split, by the novelty verdict of `driple-predict`: their number, and the",
+        "factor by which a prediction is off (median over workloads, geometric mean over targets). The last "
+        "column is the",
+        "rank correlation of distance and error.",
         "",
         *head("setting", *VERDICTS, "correlation"),
     ]
@@ -261,9 +274,9 @@ def _design(found: Found) -> list[str]:
     lines = [
         "## The design study",
         "",
-        "One choice of the network at a time made otherwise, without a plain model, split by architecture: NRMSE over "
-        f"{seeds} seeds on {' and '.join(settings)}. What `driple` has is in bold. With 20 groups, log2N and sqrtN are "
-        "the same depth.",
+        "One choice of the network is changed at a time, without a base model, split by architecture: NRMSE over",
+        f"{seeds} seeds on {' and '.join(settings)}. The choice of `driple` is in bold. With 20 groups, log2N and",
+        "sqrtN are the same depth.",
         "",
         *head("choice", "option", *settings),
     ]

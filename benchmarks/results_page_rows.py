@@ -1,4 +1,4 @@
-"""The section of docs/RESULTS.md on how many workloads must be measured, and its picture."""
+"""The section of docs/benchmarks/results.md on how many workloads must be measured, and its picture."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ WAYS = (
 def section(found: Found) -> list[str]:
     """Its lines."""
     lines = [
-        "## How many workloads must be measured, and what transfer saves",
+        "## How many workloads are needed, and what transfer saves",
         "",
-        f"Training and validation rows drawn by seed, split by architecture, always the whole test side. Transfers "
-        f"start from {found['source']}: `half` freezes the first half of the graph's layers, `mlp` all but the head. "
-        "NRMSE, then seconds of training, preparation included; `faster` is the wall time from scratch over that of "
-        "the transfer, to the validation error that both reach, of epochs and from the beginning of all.",
+        "Training and validation rows are drawn by seed; split by architecture; always the complete test side.",
+        f"Transfers start from {found['source']}: `half` freezes the first half of the graph's layers, `mlp` "
+        f"everything "
+        "except the head.",
+        "The columns are NRMSE, then seconds of training including preparation. `faster` is the wall time from scratch",
+        "divided by that of the transfer, to the validation error that both reach: epochs only (`epochs`) and with all",
+        "preparation (`all`).",
         "",
     ]
     for setting, one in found["settings"].items():

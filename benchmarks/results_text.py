@@ -1,14 +1,27 @@
-"""How figures are written: what all sections of docs/RESULTS.md have in common."""
+"""Text and number formats that all sections of docs/benchmarks/results.md share."""
 
 from __future__ import annotations
 
+import itertools
 import statistics
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 Found = dict[str, Any]
 
 COLOURS = {"driple": "#1f4e79", "trees": "#f4a259", "ridge": "#5b8e7d", "paper": "#8c5e8c", "mean": "#b9b9b9"}
+
+
+def filled(parts: Iterable[str]) -> str:
+    """The page, with paragraphs of at most 118 columns; tables, titles, lists and pictures stay as they are."""
+    lines = "\n".join(parts).split("\n")
+    pieces: list[str] = []
+    for prose, block in itertools.groupby(lines, lambda line: bool(line) and line[0] not in "|#!- "):
+        text = "\n".join(block)
+        fill = textwrap.TextWrapper(118, break_on_hyphens=False, break_long_words=False).fill
+        pieces.append(fill(text) if prose else text)
+    return "\n".join(pieces)
 
 
 def head(*names: str) -> list[str]:

@@ -1,6 +1,6 @@
 """What sampling costs, and how well it keeps time: driple-sample beside what people use in its place.
 
-    python benchmarks/sampler.py [--quick] [--json] [--write docs/SAMPLER.md] [--step-python PYTHON]
+    python benchmarks/sampler.py [--quick] [--json] [--write docs/benchmarks/sampler.md] [--step-python PYTHON]
 
 Every contestant runs once a round, in turn, against the scripted GPU of tests/native, first with the machine quiet,
 then with training steps on every core; medians and ranges of the rounds are shown. Needs a C compiler. The training

@@ -105,25 +105,26 @@ def markdown(found: dict[str, Any]) -> str:
         parts.append(f"## {title}\n\n{head}\n" + "\n".join(lines))
     step = found["step"] if found["step"] == "TensorFlow" else f"stand-in for TensorFlow's ({found['step']})"
     verdict = "\n".join(found["verdicts"])
-    return f"""# What sampling costs
+    return f"""# Cost of sampling
 
-{found["machine"]}; {found["date"]}. {found["rounds"]} rounds with all contestants in turn, windows of
-{found["seconds"]:g} s, median (range). Load average before the run: {found["load"]:.2f}. Remade by
-`python benchmarks/sampler.py --write docs/SAMPLER.md`.
+{found["machine"]}; {found["date"]}. {found["rounds"]} rounds with all candidates in turn, windows of
+{found["seconds"]:g} s, median (range). Load average before the run: {found["load"]:.2f}. Reproduce
+with `python benchmarks/sampler.py --write docs/benchmarks/sampler.md`.
 
-All read one task: a GPU (the scripted one of tests/native, with a sample every 20 ms), one network interface, the CPU
-time and memory of a process tree, and the host's; driple-sample reads the flows of two TCP connections besides, five
-times a second. CPU and memory are of the whole process, threads and ended children included, without start and end.
-Late: driple-sample after its deadline; the others, which sleep between reads, beyond the period. Missed: deadlines
-without a read. Slower steps: training steps per second on all cores, against those just before and after with nothing
-beside; the step is {step}. Stolen: processor time that the hypervisor of a virtual machine took meanwhile; ticks in it
-cannot be kept. gpustat itself waits 0.1 s within each query; nvitop, gpustat, vmstat and sar read less than a task has.
+All candidates read one task: a GPU (the scripted one of tests/native, with a sample every 20 ms), one network
+interface, CPU time and memory of a process tree, and those of the host. driple-sample also reads the flows of two TCP
+connections, five times a second. CPU and memory are of the whole process, including threads and ended children, without
+start and end. Late: for driple-sample, after its deadline; for the others, which sleep between reads, beyond their
+period. Missed: deadlines without a read. Slower steps: training steps per second on all cores, compared with those
+just before and after without a sampler; the step is {step}. Stolen: CPU time that the hypervisor took
+meanwhile; no sampler can keep ticks in it. gpustat itself waits 0.1 s within each query; nvitop, gpustat, vmstat
+and sar read less than the others.
 
 {parts[0]}
 
 {parts[1]}
 
-## What it is to reach
+## Goals
 
 {verdict}
 """

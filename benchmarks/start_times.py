@@ -1,6 +1,6 @@
 """How long a job of 2 parameter servers and 2 workers takes to train, from cold processes and on a warm host.
 
-    python benchmarks/start_times.py [--rounds 7] [--model resnet20] [--json] [--write docs/START_TIMES.md]
+    python benchmarks/start_times.py [--rounds 7] [--model resnet20] [--json] [--write docs/benchmarks/start-times.md]
 
 A cold start is four `task` commands; a warm one is the same four tasks, forked by a host that has TensorFlow loaded.
 Each round has one of both, in turn; medians and the spread of all rounds are shown. Time counts from the moment the
@@ -115,7 +115,7 @@ def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
     import tensorflow as tf
 
     lines = [
-        "| start | first step begins, median (least - most) | first step done, median | to cold |",
+        "| start | first step begins, median (range) | first step done, median | relative to cold |",
         "|---|---|---|---|",
     ]
     medians = {kind: statistics.median(each["begins_s"] for each in rows) for kind, rows in results.items()}
@@ -129,9 +129,8 @@ def table(results: dict[str, list[dict[str, float]]], model: str) -> str:
     return (
         "# Start times\n\n"
         f"{SETTING}, {model} at batch 32, all tasks on one machine: {where}, {rounds} rounds, {date.today()}.\n"
-        "Made by `python benchmarks/start_times.py --write docs/START_TIMES.md`, which says how it measures.\n\n"
-        + "\n".join(lines)
-        + "\n"
+        "Reproduce with `python benchmarks/start_times.py --write docs/benchmarks/start-times.md`; its docstring\n"
+        "describes the method.\n\n" + "\n".join(lines) + "\n"
     )
 
 

@@ -1,6 +1,6 @@
 """The training graph of every model of the zoo at batch 32: time, memory, size.
 
-    python benchmarks/zoo_graphs.py [--json] [--write docs/ZOO_GRAPHS.md]
+    python benchmarks/zoo_graphs.py [--json] [--write docs/benchmarks/zoo-graphs.md]
 
 One process after TensorFlow is loaded, one graph after the other, as a user gets them with `graph --all`. Run it on a
 quiet machine; the CPU seconds say how quiet it was.
@@ -53,8 +53,8 @@ def markdown(rows: list[dict[str, str]]) -> str:
     return f"""# Graphs of the zoo
 
 {len(rows)} models at batch 32 for {SETTING}, synchronous, in one process; {machine()}; {date.today()}. Slowest
-first: the slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Remade by
-`python benchmarks/zoo_graphs.py --write docs/ZOO_GRAPHS.md`.
+first: the slowest took {rows[0]["seconds"]} s, all together {total:.0f} s, at most {most} MB resident. Reproduce with
+`python benchmarks/zoo_graphs.py --write docs/benchmarks/zoo-graphs.md`.
 
 | model | nodes | edges | s | CPU s | peak MB |
 |---|---|---|---|---|---|

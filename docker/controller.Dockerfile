@@ -1,6 +1,6 @@
 # What runs driple-run: driple without TensorFlow, and an SSH client. Built from the top of the checkout:
 #   docker build -f docker/controller.Dockerfile -t driple-controller:0.2.0 .
-# docs/DOCKER.md says how to pin the base by its digest.
+# docs/guides/containers.md says how to pin the base by its digest.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

@@ -2,7 +2,7 @@
 #   docker build -f docker/workload.Dockerfile --target task -t driple-task:0.2.0 .
 #   docker build -f docker/workload.Dockerfile --target host -t driple-host:0.2.0 .
 # For GPUs add: --build-arg TENSORFLOW='tensorflow[and-cuda]'
-# docs/DOCKER.md says how to pin the base by its digest.
+# docs/guides/containers.md says how to pin the base by its digest.
 ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

@@ -59,7 +59,7 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-predict",
         description="Predict the 12 burst-idle-burst metrics of a training job that has never run, from its graph.\n"
-        "Several settings, batch sizes or update modes give a table of what-ifs. docs/PREDICTING.md has more.",
+        "Several settings, batch sizes or update modes give a table of what-ifs. docs/guides/predicting.md has more.",
         example="driple-predict --setting cpu-p2w2-1g resnet56 --batch-size 64 --update sync",
     )
     add = parser.add_argument
@@ -102,7 +102,7 @@ def _model_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--graph", type=Path, metavar="FILE", help="instead of a name: a GraphDef (.pb, .pbtxt) or our .parquet")
     add("--graph-device", metavar="DEVICE", help="whose ops in that file: worker:0 (default: the first worker)")
-    add("--code", metavar="FILE.py:FUNCTION", help="instead of a name: your own model (docs/WORKLOADS.md)")
+    add("--code", metavar="FILE.py:FUNCTION", help="instead of a name: your own model (docs/guides/workloads.md)")
     add("--dataset", metavar="NAME", help=f"what it reads: {', '.join(DATASETS)} (the model's ordinary one)")
     add("--size", type=int, metavar="N", help="image side or sequence length (the model's ordinary one)")
     add("--width", type=float, metavar="X", help="multiplier of channels or units (1)")

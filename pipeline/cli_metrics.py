@@ -52,7 +52,7 @@ def _parser() -> CommandParser:
         prog="driple-metrics",
         description="Print burst duration, idle duration and burst amount of every series in a trace: ours (a run\n"
         "directory or its trace files), nvidia-smi CSV, Kineto and other Chrome traces, any CSV.\n"
-        "docs/METRICS.md explains each number.",
+        "docs/guides/metrics.md explains each number.",
         example="driple-metrics gpu.csv --plot gpu.png",
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a trace, or a run directory")

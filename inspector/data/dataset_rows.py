@@ -1,7 +1,7 @@
 """What an inspector learns from: the workloads of a dataset, each with its graph and its 12 targets.
 
 A dataset has a row for every task of every run. An example is a workload as one role sees it: the mean over the tasks
-of that role and over repetitions. docs/DATASETS.md has the columns.
+of that role and over repetitions. docs/guides/datasets.md has the columns.
 """
 
 from __future__ import annotations

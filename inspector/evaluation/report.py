@@ -63,7 +63,7 @@ def to_markdown(found: Evaluation, about: Mapping[str, Any]) -> str:
                 values = [getattr(table[target], field) for table in tables]
                 row = " | ".join(_share(value) if percent else _plain(value) for value in values)
                 lines.append(f"| {_label(target)} | {row} |")
-    lines += ["", "docs/METRICS.md says how predictions are scored.", ""]
+    lines += ["", "docs/guides/metrics.md says how predictions are scored.", ""]
     return "\n".join(lines)
 
 

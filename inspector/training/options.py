@@ -46,7 +46,7 @@ def parser() -> CommandParser:
     made = CommandParser(
         prog="driple-train",
         description="Train the inspector of a setting on its dataset, from scratch or from another setting's, and\n"
-        "print its errors beside those of plain baselines. docs/INSPECTOR.md explains every choice.",
+        "print its errors beside those of plain baselines. docs/guides/training-inspectors.md explains every choice.",
         example="driple-train --setting v100-p1w2-pcie",
     )
     add = made.add_argument

@@ -22,7 +22,7 @@ def repeatable() -> Iterator[None]:
 
     before = torch.get_deterministic_debug_mode()
     with torch.random.fork_rng(), warnings.catch_warnings():
-        # On CUDA some sums have no form that repeats. docs/INSPECTOR.md says so once; a line for each would not help.
+        # Some CUDA sums are not deterministic (docs/guides/training-inspectors.md); a warning for each would not help.
         warnings.filterwarnings("ignore", message=".*deterministic.*")
         # Like use_deterministic_algorithms, which however loads torch's compiler: a second that is not the training's.
         torch.set_deterministic_debug_mode("warn")

@@ -1,4 +1,4 @@
-"""Burst and idle of one series: pure, from samples to the numbers that docs/METRICS.md explains rule by rule."""
+"""Burst and idle of one series: pure, from samples to the numbers that docs/guides/metrics.md explains rule by rule."""
 
 from __future__ import annotations
 

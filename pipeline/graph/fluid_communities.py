@@ -2,7 +2,7 @@
 
 igraph runs the algorithm in C. Its communities may be disconnected. All but the largest component of a community then
 join the neighbouring community with most edges to them. This leaves M groups and gives a higher modularity than
-networkx (docs/GROUPING_SPEED.md).
+networkx (docs/benchmarks/grouping-speed.md).
 
 For a very long graph with few groups, such as a chain of 25 000 ops in 4, the algorithm would take minutes. There each
 op joins the nearest of M ops that are evenly spaced from one end to the other.

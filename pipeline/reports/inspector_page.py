@@ -146,7 +146,7 @@ def _errors(files: Files) -> Html:
             )
     if not parts:
         return tag("p", "No errors were written beside this inspector.")
-    text = "The best of each line is bold. Baselines had the same rows and facts. docs/METRICS.md defines the scores."
+    text = "The best of each line is bold. Baselines had the same rows. docs/guides/metrics.md defines the scores."
     return join([tag("p", text, class_="soft"), *parts])
 
 

@@ -156,7 +156,7 @@ def quality(rows: Sequence[Row]) -> Html:
     return join(
         [
             table(f"Flags, of {counted(len(rows), 'row')}", ["flag", "rows", "share"], cells),
-            tag("p", "docs/METRICS.md and docs/DATASETS.md explain flags.", class_="soft") if cells else None,
+            tag("p", "docs/guides explains flags (metrics.md, datasets.md).", class_="soft") if cells else None,
             tag("div", *shown, class_="grid") if shown else EMPTY,
         ]
     )

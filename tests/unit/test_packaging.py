@@ -101,12 +101,12 @@ def test_declared_dependencies_include_what_the_project_was_asked_to_stand_on(
     assert {"workloads", "inspector", "dask", "ray", "test"} <= set(extras)
     declared = set(names(config["options"]["install_requires"])).union(*(names(extra) for extra in extras.values()))
     assert declared >= ASKED_FOR
-    table = (checkout / "docs/ARCHITECTURE.md").read_text()
+    table = (checkout / "docs/concepts/architecture.md").read_text()
     pinned = {line.split("==")[0] for line in (checkout / "constraints.txt").read_text().splitlines() if "==" in line}
     for name in declared - {"driple"}:
         assert name in pinned, f"{name} is not pinned in constraints.txt"
         if name not in names(extras["test"]) and name not in ("distributed", "packaging"):
-            assert name in table, f"{name} is not in the table of docs/ARCHITECTURE.md"
+            assert name in table, f"{name} is not in the table of docs/concepts/architecture.md"
     assert re.search(r"^torch==2\.13\.0$", (checkout / "constraints.txt").read_text(), flags=re.MULTILINE)
 
 

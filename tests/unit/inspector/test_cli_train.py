@@ -181,8 +181,10 @@ def test_a_search_comes_first_and_its_best_is_trained(
 def test_the_document_names_real_options_and_its_python_runs(
     checkout: Path, datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (checkout / "docs" / "INSPECTOR.md").read_text()
-    known = {name for action in options.parser()._actions for name in action.option_strings}
+    text = (checkout / "docs/guides/training-inspectors.md").read_text()
+    known = {"--set", "--config", "--show-config"}.union(
+        *(action.option_strings for action in options.parser()._actions)
+    )
     assert {name for name in re.findall(r"--[a-z][a-z-]+", text) if name not in known} == {"--logdir"}
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     code = code.replace("v100-p1w2-pcie", SETTING).replace('"datasets"', repr(str(datasets)))

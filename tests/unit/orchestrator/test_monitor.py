@@ -11,7 +11,7 @@ from driple.contracts.formats.task_files import ERROR, LOST_PEER, SAMPLER_LOG, S
 from driple.contracts.protocol import events, requests
 from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.failure import AttemptFailed
+from driple.orchestrator.attempt.failure import AttemptError
 from driple.orchestrator.attempt.monitor import Listener
 from driple.orchestrator.attempt.task_command import PYTHON, TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
@@ -55,8 +55,8 @@ def end(listener: Listener, task: str, message: str, kind: str) -> None:
     put(listener, events.Ended(name=name, pid=7, exit_code=1, mono_ns=1))
 
 
-def failure(listener: Listener) -> AttemptFailed:
-    with pytest.raises(AttemptFailed) as caught:
+def failure(listener: Listener) -> AttemptError:
+    with pytest.raises(AttemptError) as caught:
         listener.until(lambda: False, 60.0, lambda: "no failure was reported in time")
     return caught.value
 
@@ -65,16 +65,16 @@ def test_the_cause_is_reported_and_not_the_task_that_lost_its_peer(listener: Lis
     end(listener, "worker:0", "whatever its words are", LOST_PEER)
     end(listener, "ps:0", "out of disk", ERROR)
     found = failure(listener)
-    assert found.blame is not None and found.blame.task == "ps:0"
+    assert found.origin is not None and found.origin.task == "ps:0"
     assert found.reason == "ps:0 on h1 ended with exit code 1: out of disk"
-    assert found.blame.words == (f"the end of {STDERR_LOG}",)
+    assert found.origin.words == (f"the end of {STDERR_LOG}",)
 
 
 def test_words_of_a_message_decide_nothing(listener: Listener) -> None:
     end(listener, "worker:0", "ps:0 went away before the job was done", ERROR)
     end(listener, "ps:0", "second", ERROR)
     found = failure(listener)
-    assert found.blame is not None and found.blame.task == "worker:0"
+    assert found.origin is not None and found.origin.task == "worker:0"
 
 
 def test_the_log_of_a_sampler_is_read_where_the_sampler_failed(listener: Listener) -> None:
@@ -83,6 +83,6 @@ def test_the_log_of_a_sampler_is_read_where_the_sampler_failed(listener: Listene
         state.over, state.exit_code, state.finished = True, 0, Finished(exit_code=0, message="", kind="ok")
     listener.states["worker:0"].over = False
     found = failure(listener)
-    assert found.blame is not None and found.blame.sampler
-    assert found.blame.words == (f"the end of {SAMPLER_LOG}",)
+    assert found.origin is not None and found.origin.sampler
+    assert found.origin.words == (f"the end of {SAMPLER_LOG}",)
     assert found.reason.endswith(f"ended with exit code 2: the end of {SAMPLER_LOG}")

@@ -404,7 +404,7 @@ def test_the_example_of_the_document_runs(
     traces: Path, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done(traces, tmp_path / "datasets")
-    text = (checkout / "docs/DATASETS.md").read_text()
+    text = (checkout / "docs/guides/datasets.md").read_text()
     example = text.partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

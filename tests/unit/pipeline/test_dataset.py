@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_said_in_one_line(spoil: Callable[[Path], object]
 
 
 def test_the_document_says_what_the_columns_are(checkout: Path) -> None:
-    text = (checkout / "docs/DATASETS.md").read_text()
+    text = (checkout / "docs/reference/file-formats.md").read_text()
     for title, columns in files.TABLES.items():
         if title != "Statistics":  # the same eleven for each resource
             rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)

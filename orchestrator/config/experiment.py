@@ -1,4 +1,4 @@
-"""Reads and checks an experiment file, and reports all its faults at once. docs/reference/experiment-language.md has the language."""
+"""Reads an experiment file and reports all its faults at once (docs/reference/experiment-language.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph functions that other packages may import: from a file to ops, from ops to groups. See docs/concepts/graphs.md.
+"""Graph functions for other packages: from a file to ops, from ops to groups (docs/concepts/graphs.md).
 
 graphs = [read_graph(path) for path in paths]
 recipe = recipe_of(graphs, "uniform:100")          # stored with the dataset and with the inspector

@@ -49,7 +49,7 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep did."""
+    """The outcome of a sweep."""
 
     experiment: str
     output: Path

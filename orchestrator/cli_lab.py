@@ -54,13 +54,8 @@ def _up(arguments: argparse.Namespace) -> int:
     from driple.orchestrator.lab import lab_text
     from driple.orchestrator.lab.lab_client import Lab
 
-    lab = Lab.start(
-        hosts=arguments.hosts,
-        rate_mbit=_rate(arguments.rate),
-        disk_mb=arguments.disk_mb,
-        detached=True,
-        name=arguments.name,
-    )
+    size = {"hosts": arguments.hosts, "disk_mb": arguments.disk_mb}
+    lab = Lab.start(**size, rate_mbit=_rate(arguments.rate), detached=True, name=arguments.name)
     print(lab_text.text(lab.name, lab.describe()))
     option = f" --name {lab.name}" if arguments.name else ""
     print(f"\nenter     driple-lab exec{option} lab1\nwith ssh  driple-lab ssh-config{option} > FILE; ssh -F FILE lab1")

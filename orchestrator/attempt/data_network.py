@@ -112,11 +112,8 @@ class Links:
             measured = probe(stations, addresses, packets=packets, at_once=at_once)
             wanted = spec.network.rate_mbit or float(spec.setting.link_mbit or 0)
             if measured and measured["rate_mbit"] < ENOUGH * wanted and not spec.network.loss_pct:
-                measured = max(
-                    measured,
-                    probe(stations, addresses, packets=packets, at_once=at_once),
-                    key=lambda found: found["rate_mbit"],
-                )  # the machine may have been busy
+                again = probe(stations, addresses, packets=packets, at_once=at_once)  # the machine may have been busy
+                measured = max(measured, again, key=lambda found: found["rate_mbit"])
                 if measured["rate_mbit"] < ENOUGH * wanted:
                     log.warning(
                         "links carry %.0f Mbit/s instead of the %g of %s", measured["rate_mbit"], wanted, spec.setting

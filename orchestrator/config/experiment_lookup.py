@@ -24,9 +24,9 @@ def find_experiment(name: str | os.PathLike[str]) -> Path:
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or os.path.isfile(path):  # noqa: PTH113 a long name
         return path  # the reader reports a file that is missing
     known = known_experiments()
-    if str(name) not in known:
+    if known and str(name) not in known:
         raise UnknownName("experiment", str(name), tuple(known))
-    return known[str(name)]
+    return known.get(str(name), path)
 
 
 def known_experiments() -> dict[str, Path]:

@@ -113,11 +113,6 @@ class Inventory:
             return backend(self.kind).hosts_for(setting)
         return tuple(host for host in self.hosts if host.serves(setting))
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the listed hosts."""
-        return tuple(host.name for host in self.hosts)
-
 
 def read_hosts(at: At, folder: Path) -> Inventory:
     """The value of an experiment's `hosts`: the name of a backend, or an inventory file beside the experiment."""

@@ -178,9 +178,9 @@ class _Builder:
         own: dict[str, Node] = {}
         merged: dict[str, Node] = {}
         for key, value in zip(parts[::2], parts[1::2], strict=True):
-            name = _key_text(key)
-            if name is None:
+            if type(key.value) not in (str, int):
                 raise self.fault(key.line, f"expected a plain key, got {shown(key.plain())}")
+            name = str(key.value)
             if name == "<<":
                 for source in value.value if isinstance(value.value, list) else [value]:
                     if not isinstance(source.value, dict):
@@ -212,11 +212,3 @@ def _scalar(event: Any) -> object:
     if _NUMBER.fullmatch(text) and math.isfinite(float(text)):
         return float(text)
     return text
-
-
-def _key_text(key: Node) -> str | None:
-    if isinstance(key.value, str):
-        return key.value
-    if isinstance(key.value, int) and not isinstance(key.value, bool):
-        return str(key.value)
-    return None

@@ -74,12 +74,10 @@ class HostKeys:
         if same:
             return
         if trusted:
-            remedy = (
-                "create the lab again"
-                if self._only
-                else f"if that is intended, remove the old key: ssh-keygen -R {self._route.key_name!r}"
-                f" -f {self._route.known_hosts[0]}"
-            )
+            remedy = "create the lab again"
+            if not self._only:
+                forget = f"ssh-keygen -R {self._route.key_name!r} -f {self._route.known_hosts[0]}"
+                remedy = f"if that is intended, remove the old key: {forget}"
             raise HostRefused(
                 f"{self._route}: its host key has CHANGED to {shown}; {trusted[0].place} has another. "
                 f"The connection may be intercepted, or the host was reinstalled: {remedy}"

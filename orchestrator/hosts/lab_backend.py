@@ -37,7 +37,7 @@ class LabBackend(Backend):
         return tuple(HostSpec(name=f"lab{i + 1}", address=f"lab{i + 1}") for i in range(count))
 
     @contextmanager
-    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
+    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool) -> Iterator[Cluster]:
         from driple.orchestrator.attempt.data_network import LOOPBACK
         from driple.orchestrator.hosts.local_backend import this_machine
         from driple.orchestrator.lab.lab_client import Lab, LabUnavailableError

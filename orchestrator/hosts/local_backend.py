@@ -31,7 +31,7 @@ class LocalBackend(Backend):
         return (HostSpec(name="local", address="localhost", gpus=gpus),)
 
     @contextmanager
-    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
+    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool) -> Iterator[Cluster]:
         gpus: dict[str, tuple[int, ...]] = {}
         for setting in experiment.settings:
             gpus |= dict(self.hosts_for(setting)[0].gpus)

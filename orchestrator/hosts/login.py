@@ -122,9 +122,8 @@ class _Agent:
     """The user's SSH agent, asked only when needed; without an agent there are no keys."""
 
     def __init__(self, where: str) -> None:
-        self._where = (
-            os.environ.get(where.lstrip("$"), "") if where.lstrip("$").isupper() or where.startswith("$") else where
-        )
+        variable = where.lstrip("$")
+        self._where = os.environ.get(variable, "") if variable.isupper() or variable != where else where
         self._asked: tuple[paramiko.AgentKey, ...] | None = None
         self._agent = paramiko.agent.AgentSSH()
 

@@ -57,7 +57,7 @@ class Backend(ABC):
         return ()
 
     @abstractmethod
-    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> AbstractContextManager[Cluster]:
+    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool) -> AbstractContextManager[Cluster]:
         """Creates the hosts of an experiment, and removes at the end what it created."""
 
 

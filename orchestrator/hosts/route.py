@@ -98,23 +98,12 @@ def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, de
     """
     config = _config(spec, options)
     hostname, user, port = _one(config, "hostname"), _one(config, "user"), int(_one(config, "port", "22"))
+    machine, alias = socket.gethostname(), _one(config, "hostkeyalias", spec.address)
     tokens = {
-        "%": "%",
-        "d": str(Path.home()),
-        "h": hostname,
-        "i": str(os.getuid()),
-        "k": _one(config, "hostkeyalias", spec.address),
-        "L": socket.gethostname().split(".")[0],
-        "l": socket.gethostname(),
-        "n": spec.address,
-        "p": str(port),
-        "r": user,
-        "u": getpass.getuser(),
-    }
-    if "hostkeyalias" in config:
-        key_name = _one(config, "hostkeyalias")
-    else:
-        key_name = hostname if port == 22 else f"[{hostname}]:{port}"
+        "%": "%", "d": str(Path.home()), "h": hostname, "i": str(os.getuid()), "k": alias,
+        "L": machine.split(".")[0], "l": machine, "n": spec.address, "p": str(port), "r": user, "u": getpass.getuser(),
+    }  # fmt: skip
+    key_name = _one(config, "hostkeyalias", hostname if port == 22 else f"[{hostname}]:{port}")
     known = options.known_hosts
     if known is None:
         default = str(_default_known_hosts())

@@ -11,8 +11,7 @@ import shlex
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import paramiko
@@ -180,8 +179,13 @@ class SshHost:
         try:
             channel = connection.transport.open_session(timeout=limit)
             process = Process(channel, beginning, kept, str(self))
-            with _closing_after(limit, channel):
+            timer = threading.Timer(limit, channel.close)  # exec_command has no time limit of its own
+            timer.daemon = True
+            timer.start()
+            try:
                 channel.exec_command(script_line(script, beginning).encode("utf-8", "surrogateescape"))
+            finally:
+                timer.cancel()
         except LOST as error:
             if channel is not None:
                 channel.close()
@@ -194,15 +198,3 @@ class SshHost:
             cause = str(error) or "the connection was closed"
             raise HostLost(f"{self}: no command could be started within {limit:g} s: {cause}") from None
         return process
-
-
-@contextmanager
-def _closing_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
-    """A time limit for calls of paramiko that have none."""
-    timer = threading.Timer(seconds, channel.close)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

@@ -14,7 +14,7 @@ class SshBackend(Backend):
     """Machines that exist already."""
 
     @contextmanager
-    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
+    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool) -> Iterator[Cluster]:
         from driple.orchestrator.attempt.data_network import TcShaper
         from driple.orchestrator.hosts.ssh import SshHost
 

@@ -21,6 +21,7 @@ from driple.orchestrator.lab.host_process import BootError
 from driple.orchestrator.lab.tools import ToolError
 
 Action = Callable[[Mapping[str, Any]], object]
+Address = Callable[[str], tuple[str, int]]
 _LOOK_S = 2.0
 _REPLY_LIMIT_S = 5.0
 
@@ -46,13 +47,7 @@ class _Connecting:
 class Server:
     """Serves until a lifeline closes, a client requests the end, or the lab's folder is removed."""
 
-    def __init__(
-        self,
-        path: Path,
-        actions: Mapping[str, Action],
-        address: Callable[[str], tuple[str, int]],
-        lifelines: Iterable[int],
-    ) -> None:
+    def __init__(self, path: Path, actions: Mapping[str, Action], address: Address, lifelines: Iterable[int]) -> None:
         self._folder = path.parent
         self._actions = actions
         self._address = address

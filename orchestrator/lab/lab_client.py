@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,8 +144,7 @@ class Lab:
             RunFailed: the kernel cannot; nothing was changed.
         """
         rate = condition.rate_mbit if condition.rate_mbit is not None else link_mbit
-        shape = {"rate_mbit": rate, "delay_ms": condition.delay_ms, "loss_pct": condition.loss_pct}
-        how, _ = self._ask({"do": "shape", "shape": shape})
+        how, _ = self._ask({"do": "shape", "shape": {**asdict(condition), "rate_mbit": rate}})
         return dict(how)
 
     def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 
+from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.layout import DATA_NIC, port_name
@@ -25,13 +25,8 @@ _LEAST_QUEUE_BYTES = 4 * 65536
 _PACKET_BYTES = 1514
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A condition of all data links."""
-
-    rate_mbit: float | None = None
-    delay_ms: float = 0.0
-    loss_pct: float = 0.0
+class Shape(NetworkCondition):
+    """The condition of all data links."""
 
     @property
     def limit_mbit(self) -> float | None:

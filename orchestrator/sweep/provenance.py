@@ -35,13 +35,8 @@ def _git_commit(folder: Path) -> str | None:
     """None outside a checkout, or without git."""
     if not (folder / ".git").exists() or not (folder / "setup.cfg").exists():
         return None
+    git = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        return commit + ("-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+        return subprocess.run(git, capture_output=True, text=True, timeout=GIT_S, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=GIT_S, check=True)
-    return done.stdout.strip()

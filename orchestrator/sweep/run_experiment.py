@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep did."""
+    """The outcome of a sweep."""
 
     experiment: str
     output: Path
@@ -160,24 +161,19 @@ def run(
         if not to_do:
             watcher.begin(len(planned.runs), len(planned.runs))
         else:
-            with hosts.cluster(loaded, accept_new_host_keys=accept_new_host_keys) as cluster:
-                if cluster.fallback_reason is None:
-                    results = _do(loaded, planned.runs, to_do, cluster, options, watcher)
-                else:  # a folder of their own: a later sweep on a lab must not take them for done
-                    other = replace(loaded, name=loaded.name + WITHOUT_LAB)
-                    with only_sweep(folder, other.name):
-                        there = sealed_runs(folder, other.name, [run.id for run in to_do], any_network=True)
-                        rest = [run for run in to_do if run.id not in there]
-                        results = _do(other, planned.runs, rest, cluster, options, watcher)
+            with hosts.cluster(loaded, accept_new_host_keys=accept_new_host_keys) as cluster, ExitStack() as locks:
+                if cluster.fallback_reason is not None:  # its own folder: a later sweep on a lab must not use it
+                    loaded = replace(loaded, name=loaded.name + WITHOUT_LAB)
+                    locks.enter_context(only_sweep(folder, loaded.name))
+                    there = sealed_runs(folder, loaded.name, [run.id for run in to_do], any_network=True)
+                    to_do = [run for run in to_do if run.id not in there]
+                results = _do(loaded, planned.runs, to_do, cluster, options, watcher)
     by_id = {result.run.id: result for result in results}
-    return SweepResult(
-        loaded.name,
-        folder,
-        tuple(
-            by_id.get(each.id) or RunResult(each, "skipped", directory=RunPaths(folder, loaded.name, each.id).root)
-            for each in planned.runs
-        ),
+    every = (
+        by_id.get(each.id) or RunResult(each, "skipped", directory=RunPaths(folder, loaded.name, each.id).root)
+        for each in planned.runs
     )
+    return SweepResult(planned.experiment.name, folder, tuple(every))
 
 
 def _do(

@@ -25,7 +25,7 @@ class BatchSystem(Backend):
         return tuple(HostSpec(name=f"node{i}", address=f"node{i}") for i in range(len(setting.tasks)))
 
     @contextmanager
-    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool = False) -> Iterator[Cluster]:
+    def cluster(self, experiment: Experiment, *, accept_new_host_keys: bool) -> Iterator[Cluster]:
         specs = {spec.name: spec for spec in self.hosts_for(experiment.settings[0])}
         yield Cluster("batch", specs, lambda spec: LocalHost(spec.name), Shaper(), None)
 
@@ -41,7 +41,7 @@ def test_a_new_backend_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     experiment = load_experiment(experiment_file(tmp_path, "batch"))
     (run,) = plan(experiment)
     assert [item.host for item in run.tasks] == ["node0", "node1"]
-    with backend(experiment.inventory.kind).cluster(experiment) as cluster:
+    with backend(experiment.inventory.kind).cluster(experiment, accept_new_host_keys=False) as cluster:
         assert sorted(cluster.specs) == ["node0", "node1"]
 
 

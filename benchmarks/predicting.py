@@ -22,8 +22,8 @@ from typing import Any
 from pages import machine, parser_of, publish
 
 from driple.contracts.setting import Setting
-from driple.inspector.predict.predictor import Oracle
-from driple.inspector.predict.request import Asked, questions
+from driple.inspector.predict.predictor import Inspector
+from driple.inspector.predict.request import PredictionRequest, questions
 from driple.pipeline.graph.public import forget_wirings, read_graph
 
 SETTING = "cpu-p2w2-1g"
@@ -52,8 +52,10 @@ def measure(rounds: int, inspectors: Path) -> dict[str, Any]:
         made = ["--model", *MODELS, "--setting", SETTING, "--out", str(folder)]
         command(sys.executable, "-m", "driple.workloads.cli", "graph", *made)
         files = {model: folder / f"{model}.parquet" for model in MODELS}
-        oracle = Oracle(inspectors / SETTING, Path("datasets"))
-        asked = {m: questions(Asked(settings=(Setting.parse(SETTING),), graph=path)) for m, path in files.items()}
+        oracle = Inspector(inspectors / SETTING, Path("datasets"))
+        asked = {
+            m: questions(PredictionRequest(settings=(Setting.parse(SETTING),), graph=path)) for m, path in files.items()
+        }
         predict = str(Path(sys.executable).with_name("driple-predict"))
         options = ["--setting", SETTING, "--inspectors", str(inspectors), "--graph"]
         lines = {BASELINE: [sys.executable, "-c", "import torch"]}
@@ -118,7 +120,7 @@ def main() -> None:
         "machine": machine(),
         "date": str(date.today()),
         "rounds": options.rounds,
-        "networks": Oracle(options.inspectors / SETTING, Path("datasets")).about.networks,
+        "networks": Inspector(options.inspectors / SETTING, Path("datasets")).about.networks,
         **measure(options.rounds, options.inspectors),
     }
     publish(found, markdown(found), options)

@@ -18,7 +18,7 @@ from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, OPTIMISERS
 
 if TYPE_CHECKING:
-    from driple.inspector.predict.prediction import Answer
+    from driple.inspector.predict.prediction import Prediction
     from driple.pipeline.graph.public import OpGraph
 
 UNUSED = ("matplotlib", "pandas")
@@ -152,13 +152,13 @@ def _updates(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _answers(
     arguments: argparse.Namespace, settings: tuple[Setting, ...], sizes: tuple[int, ...], updates: tuple[str, ...]
-) -> list[Answer]:
+) -> list[Prediction]:
     # Only now: --help must not wait for what the work needs.
     from driple.inspector.model import store
     from driple.inspector.predict import graph_cache, request
 
     own = ":" in (arguments.model or "")
-    asked = request.Asked(
+    asked = request.PredictionRequest(
         settings=settings,
         model=None if own else arguments.model,
         graph=arguments.graph,
@@ -175,12 +175,12 @@ def _answers(
     questions = request.questions(asked)
     folders = {str(one): store.find(arguments.inspectors, str(one), arguments.role) for one in settings}
     files = request.read_files(questions)
-    wanted = [one.source for one in questions if isinstance(one.source, graph_cache.Wanted)]
+    wanted = [one.source for one in questions if isinstance(one.source, graph_cache.GraphRequest)]
     made = graph_cache.graphs_of(wanted, graph_cache.cache_folder(), say=_say, fresh=arguments.fresh)
 
-    def graph_of(question: request.Question) -> OpGraph:
+    def graph_of(question: request.PredictionQuery) -> OpGraph:
         source = question.source
-        return files[source] if isinstance(source, request.File) else made[source]
+        return files[source] if isinstance(source, request.GraphFile) else made[source]
 
     from driple.inspector.predict.predictor import answers
 
@@ -200,7 +200,7 @@ def _whole_installation() -> Iterator[None]:
         ) from None
 
 
-def _lines(answers: Sequence[Answer]) -> list[str]:
+def _lines(answers: Sequence[Prediction]) -> list[str]:
     if len(answers) == 1:
         from driple.inspector.predict import prediction_text
 
@@ -210,7 +210,7 @@ def _lines(answers: Sequence[Answer]) -> list[str]:
     return what_if.lines(answers)
 
 
-def _plot(path: Path, answers: Sequence[Answer]) -> None:
+def _plot(path: Path, answers: Sequence[Prediction]) -> None:
     try:
         from driple.inspector.predict.prediction_plot import draw
     except ImportError:

@@ -22,7 +22,7 @@ from driple.inspector.training.progress import Progress
 if TYPE_CHECKING:
     from driple.inspector.data.examples import Examples
     from driple.inspector.evaluation.error_table import Evaluation
-    from driple.inspector.model.inspector import Inspector
+    from driple.inspector.model.inspector_model import InspectorModel
     from driple.inspector.model.model_config import InspectorConfig
     from driple.inspector.training.initialisation import Transfer
     from driple.inspector.training.train_inspector import Trained
@@ -177,7 +177,7 @@ def _train(
 ) -> int:
     from driple.inspector.model.inspector_folder import save
     from driple.inspector.model.training_rows import TrainingRows, save_rows
-    from driple.inspector.training.interrupts import HeldBack
+    from driple.inspector.training.interrupts import DeferredInterrupt
 
     states = folder / "training"
     if not arguments.resume:
@@ -192,7 +192,7 @@ def _train(
         kept = "; --resume goes on" if any(states.glob("*.safetensors")) else ""
         print(f"interrupted: no inspector is written{kept}", file=sys.stderr)
         raise
-    with HeldBack() as ctrl_c:
+    with DeferredInterrupt() as ctrl_c:
         save(folder, trained.inspector)
         save_rows(folder, TrainingRows.of(examples, _split(arguments)))
     for number, fitted in enumerate(trained.fits):
@@ -324,7 +324,7 @@ def _compared_before(folder: Path) -> dict[str, Any]:
 def _report(
     arguments: argparse.Namespace,
     folder: Path,
-    inspector: Inspector,
+    inspector: InspectorModel,
     examples: Examples,
     about: dict[str, Any],
     others: dict[str, Any],

@@ -29,7 +29,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import AMOUNT, COLUMNS, DURATION, TARGETS
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
 from driple.inspector.data.node_features import KILOBYTE
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ _NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kil
 """What is received counts by the server that gives most: a step waits for that one."""
 AMOUNTS: tuple[str, ...] = tuple(
     name
-    for name in FACTS
+    for name in WORKLOAD_FEATURES
     if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and name not in _NOT_WORK
 )
 """Facts that are log1p of an amount of work."""
@@ -58,7 +58,7 @@ _FEWEST = 8
 
 _CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
 _BYTES = {
-    place: FACTS.index(_CROSSING[target.resource.key])
+    place: WORKLOAD_FEATURES.index(_CROSSING[target.resource.key])
     for place, target in enumerate(TARGETS)
     if target.metric is AMOUNT and target.resource is not None and target.resource.key in _CROSSING
 }
@@ -67,7 +67,7 @@ _TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.kind 
 
 
 @dataclass(frozen=True)
-class CostLaw:
+class CostModel:
     """Rates of the 12 targets, learned on training rows."""
 
     amounts: tuple[str, ...]
@@ -94,7 +94,7 @@ class CostLaw:
             raise BadInput(f"law of costs: expected {expected} rates of each target")
 
     def estimate(self, facts: FloatArray) -> FloatArray:
-        """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where the law says nothing."""
+        """[n, 12] in the targets' own units, from facts [n, len(WORKLOAD_FEATURES)]; NaN where the law says nothing."""
         greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
         work = _work(facts, self.amounts, np.asarray(self.usual), greatest)
         found = np.full((len(facts), len(COLUMNS)), np.nan)
@@ -104,16 +104,16 @@ class CostLaw:
         return found
 
     @classmethod
-    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostLaw, FloatArray]:
+    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostModel, FloatArray]:
         """The law of training rows, and what laws without a row's own fold say of it.
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             targets: [n, 12] in their own units, NaN where null.
             folds: [n], which rows are held back together.
         """
-        varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
-        usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
+        varied = [name for name in AMOUNTS if np.nanmax(facts[:, WORKLOAD_FEATURES.index(name)], initial=0.0) > 0]
+        usual = np.nanmean(facts[:, [WORKLOAD_FEATURES.index(name) for name in varied]], axis=0)
         work = _work(facts, varied, usual)
         special = _special(varied)
         seconds = np.stack([_turned(place, targets[:, place], facts) for place in range(len(COLUMNS))], axis=1)
@@ -145,10 +145,10 @@ def _work(
     facts: FloatArray, names: Sequence[str], usual: FloatArray, greatest: FloatArray | float = np.inf
 ) -> FloatArray:
     """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
-    columns = facts[:, [FACTS.index(name) for name in names]]
+    columns = facts[:, [WORKLOAD_FEATURES.index(name) for name in names]]
     counted = np.minimum(np.expm1(np.where(np.isnan(columns), usual, columns)), greatest)
     amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
-    is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
+    is_async = np.nan_to_num(facts[:, [WORKLOAD_FEATURES.index("is_async")]], nan=0.0)
     general = amounts[:, _general(names)]
     return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
 

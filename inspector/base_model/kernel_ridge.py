@@ -28,7 +28,7 @@ _DIGITS = 5
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelRidge:
     """Of the 12 scaled targets."""
 
     points: tuple[tuple[float, ...], ...]
@@ -65,7 +65,7 @@ class Kernel:
         return np.asarray(self.points), np.asarray(weights).T
 
     @classmethod
-    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[Kernel, FloatArray]:
+    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[KernelRidge, FloatArray]:
         """From training rows, and what is said of each without the row's fold.
 
         Args:

@@ -16,7 +16,7 @@ STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearModel:
     """A linear model of one scaled target."""
 
     weights: tuple[float, ...]
@@ -29,7 +29,7 @@ class Line:
 
 def ridges(
     seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]
-) -> tuple[tuple[Line | None, ...], FloatArray]:
+) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
     """Of each target the ridge of the strength that errs least on folds held back, and what was said of those [n, T].
 
     Args:
@@ -37,7 +37,7 @@ def ridges(
         wanted: [n, T]; NaN where null. A target that is null in all rows has no ridge.
         folds: [n], which rows are held back together.
     """
-    lines: list[Line | None] = [None] * wanted.shape[1]
+    lines: list[LinearModel | None] = [None] * wanted.shape[1]
     said = np.zeros(wanted.shape)
     known = ~np.isnan(wanted)
     for rows in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
@@ -52,14 +52,14 @@ def ridges(
         best = ((held - wanted[:, places])[:, rows] ** 2).sum(axis=1).argmin(axis=0)
         for number, (place, chosen) in enumerate(zip(places, best, strict=True)):
             weights, biases = found.weights[chosen, :, number], found.biases[chosen, number]
-            lines[place] = Line(tuple(map(float, weights)), float(biases))
+            lines[place] = LinearModel(tuple(map(float, weights)), float(biases))
             said[:, place] = held[chosen, :, number]
     return tuple(lines), said
 
 
 def straight(
     there: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
-) -> tuple[Line, FloatArray]:
+) -> tuple[LinearModel, FloatArray]:
     """The line a + b x by least squares, b never negative, and what was said of folds held back."""
     held = np.zeros(len(wanted))
     for fold in np.unique(folds):
@@ -68,12 +68,12 @@ def straight(
     return _straight(there[rows], wanted[rows]), held
 
 
-def _straight(x: FloatArray, y: FloatArray) -> Line:
+def _straight(x: FloatArray, y: FloatArray) -> LinearModel:
     if not len(x):
-        return Line((0.0,), 0.0)
+        return LinearModel((0.0,), 0.0)
     varies = float(x.var())
     slope = max(0.0, float(((x - x.mean()) * (y - y.mean())).mean()) / varies) if varies > 0 else 0.0
-    return Line((slope,), float(y.mean() - slope * x.mean()))
+    return LinearModel((slope,), float(y.mean() - slope * x.mean()))
 
 
 def solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:

@@ -36,13 +36,13 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
-from driple.inspector.base_model.cost_model import CostLaw
-from driple.inspector.base_model.kernel_ridge import Kernel
-from driple.inspector.base_model.ridge import Line, ridges, straight
-from driple.inspector.data.scaling import FactScaler, TargetScaler
+from driple.inspector.base_model.cost_model import CostModel
+from driple.inspector.base_model.kernel_ridge import KernelRidge
+from driple.inspector.base_model.ridge import LinearModel, ridges, straight
+from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 
 FloatArray: TypeAlias = NDArray[np.float64]
-Lines = tuple[Line | None, ...]
+Lines = tuple[LinearModel | None, ...]
 Jobs: TypeAlias = Sequence[str | None]
 
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
@@ -60,14 +60,14 @@ _EXACT = 0.03
 
 
 @dataclass(frozen=True)
-class Plain:
+class BaseModel:
     """A blend for each of the 12 targets, in the scaled space of targets."""
 
     shares: tuple[tuple[float, ...] | None, ...]
     """[12][KINDS]; None for a target that is not predicted."""
-    law: CostLaw
+    law: CostModel
     ridges: Lines
-    kernel: Kernel
+    kernel: KernelRidge
     moved: Lines
     means: tuple[float, ...]
     """Of the training rows, scaled; likewise the least and the greatest."""
@@ -75,7 +75,7 @@ class Plain:
     highest: tuple[float, ...]
     reach: tuple[float, ...] = (0.0,) * len(COLUMNS)
     """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
-    elsewhere: Elsewhere | None = None
+    elsewhere: SourceModel | None = None
     """What `moved` goes by."""
     apart: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """By job that was learned from (examples.job_of): what is said of it without its fold."""
@@ -108,11 +108,11 @@ class Plain:
             if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):
                 raise BadInput("plain model: moved, and not said from where")
 
-    def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
+    def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
         """[n, 12], scaled; 0 for a target that is not predicted.
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             scale: of the facts.
             targets: of the targets.
             jobs: [n], where the answers are to be judged: then what was learned of them elsewhere does not count.
@@ -140,15 +140,15 @@ class Plain:
         facts: FloatArray,
         values: FloatArray,
         folds: NDArray[np.int64],
-        scale: FactScaler,
+        scale: WorkloadScaler,
         targets: TargetScaler,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: SourceModel | None = None,
         jobs: Jobs = (),
-    ) -> tuple[Plain, FloatArray]:
+    ) -> tuple[BaseModel, FloatArray]:
         """The best blend of each target, and what it says of each training row without the row's fold [n, 12].
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             values: [n, 12] in the targets' own units, NaN where null.
             folds: [n], which rows are held back together.
             scale: of the facts.
@@ -158,12 +158,12 @@ class Plain:
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
-        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
+        law, law_held = CostModel.fit(facts, np.where(targets.usable, values, np.nan), folds)
         law_held = targets.transform(law_held)
-        kernel, kernel_held = Kernel.fit(seen, wanted, folds)
+        kernel, kernel_held = KernelRidge.fit(seen, wanted, folds)
         lines, lines_held = ridges(seen, wanted, folds)
         shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
-        moved: list[Line | None] = [None] * len(COLUMNS)
+        moved: list[LinearModel | None] = [None] * len(COLUMNS)
         held = np.zeros(values.shape)
         means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
         for place, used in enumerate(targets.usable):
@@ -198,15 +198,15 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class SourceModel:
     """The plain model of another setting, with its own scales."""
 
-    plain: Plain
-    facts: FactScaler
+    plain: BaseModel
+    facts: WorkloadScaler
     targets: TargetScaler
 
     def predict(self, facts: FloatArray, jobs: Jobs = ()) -> FloatArray:
-        """[n, 12], scaled as there, from facts [n, len(FACTS)]; of jobs [n] that it learned from, without these."""
+        """[n, targets], scaled as there; a job that it was fitted on gets its out-of-fold prediction."""
         found = self.plain.predict(facts, self.facts, self.targets, jobs)
         for row, job in enumerate(jobs):
             if job in self.plain.apart:
@@ -214,7 +214,7 @@ class Elsewhere:
         return found
 
 
-def _seen(facts: FloatArray, scale: FactScaler) -> FloatArray:
+def _seen(facts: FloatArray, scale: WorkloadScaler) -> FloatArray:
     """Facts as ridge and kernel see them; the law takes amounts of work as they are."""
     return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
 

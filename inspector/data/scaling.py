@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES
 
 RAW = "raw"
@@ -57,7 +57,7 @@ class FeatureScaler:
 
 
 @dataclass(frozen=True)
-class FactScaler:
+class WorkloadScaler:
     """Facts of workloads: mean 0 and deviation 1; what is unknown becomes 0; facts that never vary are left out."""
 
     names: tuple[str, ...]
@@ -69,24 +69,24 @@ class FactScaler:
         _same_length(self.names, self.mean, self.deviation)
         _positive(self.deviation)
         for name in self.names:
-            if name not in FACTS:
-                raise UnknownName("fact", name, FACTS)
+            if name not in WORKLOAD_FEATURES:
+                raise UnknownName("fact", name, WORKLOAD_FEATURES)
 
     def __len__(self) -> int:
         return len(self.names)
 
     @classmethod
-    def fit(cls, facts: NDArray[np.float64]) -> FactScaler:
-        """From the facts [n, len(FACTS)] of the training rows."""
+    def fit(cls, facts: NDArray[np.float64]) -> WorkloadScaler:
+        """From the facts [n, len(WORKLOAD_FEATURES)] of the training rows."""
         mean, deviation = _moments(facts)
         kept = np.flatnonzero(deviation > 0)
-        return cls(tuple(FACTS[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
+        return cls(tuple(WORKLOAD_FEATURES[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
 
     def transform(self, facts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[n, len(FACTS)] to [n, len(self)]."""
-        if facts.ndim != 2 or facts.shape[1] != len(FACTS):
-            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(FACTS)}]")
-        columns = [FACTS.index(name) for name in self.names]
+        """[n, len(WORKLOAD_FEATURES)] to [n, len(self)]."""
+        if facts.ndim != 2 or facts.shape[1] != len(WORKLOAD_FEATURES):
+            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(WORKLOAD_FEATURES)}]")
+        columns = [WORKLOAD_FEATURES.index(name) for name in self.names]
         return np.nan_to_num((facts[:, columns] - self.mean) / self.deviation, nan=0.0)
 
 

@@ -21,8 +21,8 @@ from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.inspector.data.examples import Example, Examples, job_of, usable
 from driple.inspector.data.node_features import Featuriser
-from driple.inspector.data.scaling import FactScaler, FeatureScaler, TargetScaler
-from driple.inspector.data.workload_features import facts_table
+from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
+from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import Batcher
 
@@ -61,7 +61,7 @@ class Prepared:
     jobs: tuple[str | None, ...]
     """What ran, whatever the setting."""
     raw_facts: FloatArray
-    """[n, len(FACTS)], not scaled: what a plain model goes by."""
+    """[n, len(WORKLOAD_FEATURES)], not scaled: what a plain model goes by."""
 
     def __len__(self) -> int:
         return len(self.features)
@@ -94,7 +94,7 @@ class Preparation:
 
     featuriser: Featuriser
     features: FeatureScaler
-    facts: FactScaler
+    facts: WorkloadScaler
     targets: TargetScaler
 
     @classmethod
@@ -112,7 +112,7 @@ class Preparation:
         return cls(
             featuriser=featuriser,
             features=FeatureScaler.fit(config.feature_scale, [featuriser.sample(graph).features for graph in graphs]),
-            facts=FactScaler.fit(facts_table(train.items)),
+            facts=WorkloadScaler.fit(workload_feature_table(train.items)),
             targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train)),
         )
 
@@ -134,7 +134,7 @@ class Preparation:
                 sample = self.featuriser.sample(item.graph)
                 scaled = torch.as_tensor(self.features.transform(sample.features), dtype=torch.float32)
                 tensors[id(item.graph)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
-        raw_facts = facts_table(items)
+        raw_facts = workload_feature_table(items)
         truth = np.where(self.usable, np.array([item.targets for item in items]), np.nan)
         known = ~np.isnan(truth)
         targets = np.where(known, self.targets.transform(truth), 0.0)
@@ -173,7 +173,7 @@ class Preparation:
         return cls(
             featuriser=Featuriser.from_plain(features),
             features=from_plain(FeatureScaler, scalers["features"], "scalers.features"),
-            facts=from_plain(FactScaler, scalers["facts"], "scalers.facts"),
+            facts=from_plain(WorkloadScaler, scalers["facts"], "scalers.facts"),
             targets=from_plain(TargetScaler, scalers["targets"], "scalers.targets"),
         )
 

@@ -27,8 +27,8 @@ from driple.contracts.errors import UnknownName
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.base_model.ridge import solve
 from driple.inspector.data.examples import Examples, usable
-from driple.inspector.data.scaling import FactScaler, TargetScaler
-from driple.inspector.data.workload_features import facts_table
+from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
+from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.training.threads import solver_threads
 
 MEAN = "mean"
@@ -85,7 +85,7 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
         row = np.where(wanted, sums / np.maximum(known.sum(axis=0), 1), np.nan)
         return lambda examples: np.tile(row, (len(examples), 1))
     learn = _ridge if name == RIDGE else _trees
-    facts = FactScaler.fit(facts_table(train.items))
+    facts = WorkloadScaler.fit(workload_feature_table(train.items))
     scale = TargetScaler.fit("log", train.targets(), wanted)
     lines: dict[int, _Line] = {}
     sides = [_scaled(side, facts, scale) for side in (train, val) if side is not None and len(side)]
@@ -95,7 +95,7 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
             lines[int(column)] = learn(rows, chosen_by[0] if chosen_by and len(chosen_by[0].values) else None, seed)
 
     def predict(examples: Examples) -> NDArray[np.float64]:
-        seen = facts.transform(facts_table(examples.items))
+        seen = facts.transform(workload_feature_table(examples.items))
         scaled = np.full((len(examples), len(COLUMNS)), np.nan)
         if len(examples):
             for column, line in lines.items():
@@ -105,9 +105,9 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
     return predict
 
 
-def _scaled(examples: Examples, facts: FactScaler, scale: TargetScaler) -> tuple[NDArray[Any], ...]:
+def _scaled(examples: Examples, facts: WorkloadScaler, scale: TargetScaler) -> tuple[NDArray[Any], ...]:
     families = np.array([str(item.workload.get("family")) for item in examples.items], dtype=object)
-    return facts.transform(facts_table(examples.items)), scale.transform(examples.targets()), families
+    return facts.transform(workload_feature_table(examples.items)), scale.transform(examples.targets()), families
 
 
 def _known(facts: NDArray[np.float64], values: NDArray[np.float64], families: NDArray[np.object_]) -> _Known:

@@ -16,7 +16,7 @@ from driple.inspector.evaluation.baselines import BASELINES
 from driple.inspector.evaluation.baselines import fit as fit_baseline
 from driple.inspector.evaluation.calibration import coverage
 from driple.inspector.evaluation.scores import Scores, scores
-from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_model import InspectorModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Predict = Callable[[Examples], FloatArray]
@@ -98,7 +98,7 @@ class Evaluation:
 
 
 def evaluate(
-    inspector: Inspector,
+    inspector: InspectorModel,
     examples: Examples,
     split: str | None = None,
     *,
@@ -162,7 +162,7 @@ def evaluate(
     )
 
 
-def _unseen(inspector: Inspector, rows: Examples, split: str) -> Examples:
+def _unseen(inspector: InspectorModel, rows: Examples, split: str) -> Examples:
     """Of another split than its own, the rows on the test side of its own."""
     if split == inspector.split:
         return rows

@@ -27,9 +27,9 @@ from driple.contracts.errors import BadInput, shown
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_dir import replacing
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.tensors import Preparation
-from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import ROLES, SPLITS, InspectorConfig
 from driple.inspector.network.graph_network import Network
 
@@ -52,7 +52,7 @@ def folder_of(output: Path, setting: str, role: str) -> Path:
     return output / (setting if role == "worker" else f"{setting}-{role}")
 
 
-def save(folder: Path, inspector: Inspector) -> None:
+def save(folder: Path, inspector: InspectorModel) -> None:
     """Puts an inspector in its folder. A reader, also after a kill, gets the one before or this one, whole."""
     from safetensors.torch import save as to_bytes
 
@@ -79,7 +79,7 @@ def save(folder: Path, inspector: Inspector) -> None:
                 left.unlink()
 
 
-def load(folder: Path, device: str = "cpu") -> Inspector:
+def load(folder: Path, device: str = "cpu") -> InspectorModel:
     """The inspector of a folder.
 
     Raises:
@@ -91,7 +91,7 @@ def load(folder: Path, device: str = "cpu") -> Inspector:
     return read_json_file(path, lambda value: _decode(folder, value, device))
 
 
-def _plain(inspector: Inspector, weights: str, digest: str) -> dict[str, Any]:
+def _plain(inspector: InspectorModel, weights: str, digest: str) -> dict[str, Any]:
     values = {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -107,7 +107,7 @@ def _plain(inspector: Inspector, weights: str, digest: str) -> dict[str, Any]:
     return {name: values[name] for name in _KEYS}
 
 
-def _decode(folder: Path, value: Any, device: str) -> Inspector:
+def _decode(folder: Path, value: Any, device: str) -> InspectorModel:
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise BadInput("not an inspector of driple")
     if value.get("schema_version") != SCHEMA_VERSION:
@@ -127,7 +127,7 @@ def _decode(folder: Path, value: Any, device: str) -> Inspector:
     preparation = Preparation.from_plain(value["features"], value["scalers"])
     networks = _networks(folder, value, config, preparation, device)
     calibration = value["calibration"]
-    return Inspector(
+    return InspectorModel(
         setting=value["setting"],
         role=value["role"],
         split=value["split"],
@@ -181,12 +181,14 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 """Of what is not checked by what it is made into: whether it is of the form that is written, and that form in words."""
 
 
-def _plains(value: Any, networks: int, config: InspectorConfig, preparation: Preparation) -> tuple[Plain, ...] | None:
+def _plains(
+    value: Any, networks: int, config: InspectorConfig, preparation: Preparation
+) -> tuple[BaseModel, ...] | None:
     if value is None and not config.network.plain:
         return None
     if not config.network.plain or not isinstance(value, list) or len(value) != networks:
         raise BadInput("plains: expected a plain model for each network that adds to one")
-    found = tuple(from_plain(Plain, one, f"plains[{place}]") for place, one in enumerate(value))
+    found = tuple(from_plain(BaseModel, one, f"plains[{place}]") for place, one in enumerate(value))
     for place, one in enumerate(found):
         lines = [line.weights for line in one.ridges if line is not None]
         if {len(each) for each in (*lines, *one.kernel.points)} - {len(preparation.facts)}:

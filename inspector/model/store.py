@@ -13,7 +13,7 @@ FILE = "inspector.json"
 
 
 @dataclass(frozen=True)
-class Shelved:
+class StoredInspector:
     """An inspector's folder, and what it is of."""
 
     folder: Path
@@ -21,13 +21,13 @@ class Shelved:
     role: str
 
 
-def shelved(inspectors: Path) -> tuple[Shelved, ...]:
+def stored_inspectors(inspectors: Path) -> tuple[StoredInspector, ...]:
     """The inspectors in a folder of them, or the one whose folder it is."""
     found = []
     for path in (inspectors / FILE, *sorted(inspectors.glob(f"*/{FILE}"))):
         try:
             value = json.loads(path.read_bytes())
-            found.append(Shelved(path.parent, str(value["setting"]), str(value["role"])))
+            found.append(StoredInspector(path.parent, str(value["setting"]), str(value["role"])))
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             continue  # none, or a broken one: of that checkpoint.load complains, if it is asked for by name
     return tuple(found)
@@ -42,7 +42,7 @@ def find(inspectors: Path, setting: str, role: str) -> Path:
     usual = inspectors / (setting if role == "worker" else f"{setting}-{role}")
     if (usual / FILE).is_file():
         return usual
-    there = shelved(inspectors)
+    there = stored_inspectors(inspectors)
     for one in there:
         if (one.setting, one.role) == (setting, role):
             return one.folder
@@ -52,7 +52,7 @@ def find(inspectors: Path, setting: str, role: str) -> Path:
     )
 
 
-def _known(there: Sequence[Shelved], setting: str, role: str, inspectors: Path) -> str:
+def _known(there: Sequence[StoredInspector], setting: str, role: str, inspectors: Path) -> str:
     names = [one.setting for one in there if one.role == role]
     others = [f"{one.setting} for {one.role}" for one in there if one.role != role]
     if not names and not others:

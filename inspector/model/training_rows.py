@@ -19,7 +19,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.run_dir import replacing
 from driple.inspector.data.examples import Example, Examples
-from driple.inspector.data.workload_features import FACTS, facts_of
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
 
 FILE = "training-rows.json"
 SCHEMA = "training-rows"
@@ -59,18 +59,18 @@ class TrainingRows:
     def of(cls, examples: Examples, split: str) -> TrainingRows:
         """Of the training side of a dataset."""
         rows = tuple(
-            Row(label_of(item), item.workload.get("family"), tuple(map(_short, facts_of(item))))
+            Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
             for item in examples.side(split, "train").items
         )
-        return cls(examples.sha256, split, examples.role, FACTS, rows)
+        return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows)
 
     def table(self) -> NDArray[np.float64]:
-        """[n, len(FACTS)], NaN where unknown."""
-        found = np.full((len(self.rows), len(FACTS)), np.nan)
+        """[n, len(WORKLOAD_FEATURES)], NaN where unknown."""
+        found = np.full((len(self.rows), len(WORKLOAD_FEATURES)), np.nan)
         for place, name in enumerate(self.facts):
-            if name in FACTS:  # a release before or after knew other facts
+            if name in WORKLOAD_FEATURES:  # a release before or after knew other facts
                 values = [row.facts[place] for row in self.rows]
-                found[:, FACTS.index(name)] = [math.nan if value is None else value for value in values]
+                found[:, WORKLOAD_FEATURES.index(name)] = [math.nan if value is None else value for value in values]
         return found
 
 

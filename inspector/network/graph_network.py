@@ -23,10 +23,8 @@ from driple.inspector.model.model_config import NetworkConfig
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.depth import depends_on_graph, depth
 from driple.inspector.network.layers.gru import StateCell
-from driple.inspector.network.layers.layer_chain import chain
+from driple.inspector.network.layers.layer_chain import FAST_CHAINS, chain
 from driple.inspector.network.layers.registry import layer
-from driple.inspector.network.native.chain_gradients import chain_in_place
-from driple.inspector.network.native.chain_kernel import chain_by_kernel
 from driple.inspector.network.readouts.registry import readout
 
 
@@ -136,7 +134,7 @@ class Network(nn.Module):  # type: ignore[misc]
         steps = [after - before for before, after in zip(begin, end, strict=True)]
         cell = self.late_cell if late else self.cell
         if self.config.shared and not self.config.jump and max(steps) > 0:
-            for quick in (chain_by_kernel, chain_in_place):
+            for quick in FAST_CHAINS:
                 last = quick(graphs, x, layer_at(0), layer_at(1), cell, steps)
                 if last is not None:
                     return last

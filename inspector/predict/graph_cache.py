@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GraphRequest:
     """A graph by what makes it."""
 
     workload: Workload
@@ -79,7 +79,9 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "driple" / "graphs"  # noqa: PTH117
 
 
-def graphs_of(wanted: Iterable[Wanted], folder: Path, say: Say, *, fresh: bool = False) -> dict[Wanted, OpGraph]:
+def graphs_of(
+    wanted: Iterable[GraphRequest], folder: Path, say: Say, *, fresh: bool = False
+) -> dict[GraphRequest, OpGraph]:
     """The graphs, from the cache or made now.
 
     Args:
@@ -107,7 +109,7 @@ def _kept(path: Path) -> OpGraph | None:
     return None
 
 
-def _make(missing: Mapping[str, Wanted], folder: Path, say: Say) -> dict[str, OpGraph]:
+def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say) -> dict[str, OpGraph]:
     _need_tensorflow(next(iter(missing.values())))
     names = ", ".join(one.workload.label for one in missing.values())
     say(
@@ -118,7 +120,7 @@ def _make(missing: Mapping[str, Wanted], folder: Path, say: Say) -> dict[str, Op
         return dict(zip(missing, made, strict=True))
 
 
-def _make_one(wanted: Wanted, folder: Path, say: Say) -> OpGraph:
+def _make_one(wanted: GraphRequest, folder: Path, say: Say) -> OpGraph:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
@@ -140,7 +142,7 @@ def _make_one(wanted: Wanted, folder: Path, say: Say) -> OpGraph:
             beside.rmdir()
 
 
-def _run(wanted: Wanted, out: Path) -> None:
+def _run(wanted: GraphRequest, out: Path) -> None:
     done = subprocess.run(
         wanted.command(out), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
@@ -153,7 +155,7 @@ def _run(wanted: Wanted, out: Path) -> None:
     raise RunFailed(f"the graph of {wanted.workload.label} could not be made: {last}")
 
 
-def _need_tensorflow(wanted: Wanted) -> None:
+def _need_tensorflow(wanted: GraphRequest) -> None:
     for name in ("tensorflow", "tf_keras"):
         if find_spec(name) is None:
             raise BadInput(

@@ -12,8 +12,8 @@ from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, COLUMNS, IDLE, RESOURCES, Target, burst_target
 
 if TYPE_CHECKING:
-    from driple.inspector.predict.novelty import Near
-    from driple.inspector.predict.request import Question
+    from driple.inspector.predict.novelty import Novelty
+    from driple.inspector.predict.request import PredictionQuery
 
 SCHEMA = "predictions"
 SCHEMA_VERSION = 1
@@ -22,7 +22,7 @@ DISAGREED = 1.5
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class About:
+class InspectorInfo:
     """Of an inspector, what a reader of its answers should know."""
 
     folder: Path
@@ -53,16 +53,16 @@ class Cycle:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Answer:
+class Prediction:
     """The 12 metrics of one workload on one setting."""
 
-    question: Question
+    question: PredictionQuery
     values: tuple[float, ...]
     """[12], NaN where not predicted."""
     spread: tuple[float, ...] | None
     """[12], about a standard deviation; None from a single network."""
-    about: About
-    near: Near | None
+    about: InspectorInfo
+    near: Novelty | None
     """None where the training rows are not known."""
     ops: int
     unsized: int
@@ -94,12 +94,12 @@ class Answer:
         return float(self.question.setting.workers * batch / cycle.mean)
 
 
-def to_json(answers: Sequence[Answer]) -> dict[str, Any]:
+def to_json(answers: Sequence[Prediction]) -> dict[str, Any]:
     """Plain values: metrics in the units that their names say, null where unknown."""
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "predictions": [_plain(one) for one in answers]}
 
 
-def _plain(answer: Answer) -> dict[str, Any]:
+def _plain(answer: Prediction) -> dict[str, Any]:
     about = answer.about
     return {
         "setting": str(answer.question.setting),
@@ -124,7 +124,7 @@ def _plain(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _near(near: Near) -> dict[str, Any]:
+def _near(near: Novelty) -> dict[str, Any]:
     nearest = [{"workload": label, "distance": _finite(distance)} for label, distance in near.nearest]
     return {**to_plain(near), "distance": _finite(near.distance), "nearest": nearest}
 

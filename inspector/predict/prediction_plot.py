@@ -15,7 +15,7 @@ from driple.contracts.run_dir import replacing
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR
 from driple.inspector.predict.number_format import figures, quantity
-from driple.inspector.predict.prediction import Answer
+from driple.inspector.predict.prediction import Prediction
 from driple.inspector.predict.prediction_text import processor_name, resource_name
 from driple.inspector.predict.what_if import TITLES, coordinate, first_role, varied
 
@@ -30,12 +30,12 @@ SPAN = 20.0
 MOST = 1000
 """Bursts that are drawn."""
 
-Series: TypeAlias = tuple[str, list[Answer]]
-Value: TypeAlias = Callable[[Answer], tuple[float, float, float]]
+Series: TypeAlias = tuple[str, list[Prediction]]
+Value: TypeAlias = Callable[[Prediction], tuple[float, float, float]]
 """Value, least and greatest; three times the same where there is no range."""
 
 
-def draw(path: Path, answers: Sequence[Answer]) -> None:
+def draw(path: Path, answers: Sequence[Prediction]) -> None:
     """Writes the picture; the ending of the name says its format.
 
     Raises:
@@ -58,7 +58,7 @@ def draw(path: Path, answers: Sequence[Answer]) -> None:
         pyplot.close(figure)
 
 
-def _patterns(pyplot: Any, answer: Answer) -> Any:
+def _patterns(pyplot: Any, answer: Prediction) -> Any:
     """A row for each resource: bursts and idle time in turn, as they would follow each other."""
     known = [one for one in RESOURCES if not any(math.isnan(value) for value in _bib(answer, one))]
     figure, axes = pyplot.subplots(
@@ -93,7 +93,7 @@ def _patterns(pyplot: Any, answer: Answer) -> Any:
     return figure
 
 
-def _comparison(pyplot: Any, answers: Sequence[Answer]) -> Any:
+def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     """Four panels over one axis; what else differs are lines or bars beside each other."""
     axes_varied = varied(answers) or ["setting"]
     across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
@@ -162,34 +162,34 @@ def _panel(axis: Any, series: Sequence[Series], ticks: Sequence[str], across: st
     axis.set_xlabel("batch size of a worker" if lines else TITLES[across], fontsize=9)
 
 
-def _series(answers: Sequence[Answer], axes: Sequence[str]) -> list[Series]:
-    found: dict[str, list[Answer]] = {}
+def _series(answers: Sequence[Prediction], axes: Sequence[str]) -> list[Series]:
+    found: dict[str, list[Prediction]] = {}
     for one in answers:
         found.setdefault(", ".join(coordinate(one, axis) for axis in axes) or "predicted", []).append(one)
     return list(found.items())
 
 
-def _bib(answer: Answer, resource: Any) -> tuple[float, float, float]:
+def _bib(answer: Prediction, resource: Any) -> tuple[float, float, float]:
     burst, idle, amount = (answer.value(burst_target(resource, metric)) for metric in (BURST, IDLE, AMOUNT))
     return burst, idle, amount
 
 
-def _cycle(answer: Answer) -> tuple[float, float, float]:
+def _cycle(answer: Prediction) -> tuple[float, float, float]:
     cycle = answer.cycle
     return (math.nan,) * 3 if cycle is None else (cycle.mean, cycle.least, cycle.greatest)
 
 
-def _rate(answer: Answer) -> tuple[float, float, float]:
+def _rate(answer: Prediction) -> tuple[float, float, float]:
     rate = answer.examples_per_s
     return _alone(math.nan if rate is None else rate)
 
 
-def _busy(answer: Answer) -> tuple[float, float, float]:
+def _busy(answer: Prediction) -> tuple[float, float, float]:
     burst, idle, _ = _bib(answer, GPU)
     return _alone(100 * burst / (burst + idle) if burst + idle > 0 else math.nan)
 
 
-def _traffic(answer: Answer) -> tuple[float, float, float]:
+def _traffic(answer: Prediction) -> tuple[float, float, float]:
     total = 0.0
     for resource in (NET_TX, NET_RX):
         burst, idle, level = _bib(answer, resource)
@@ -201,11 +201,11 @@ def _alone(value: float) -> tuple[float, float, float]:
     return value, value, value
 
 
-def _far(answer: Answer) -> bool:
+def _far(answer: Prediction) -> bool:
     return answer.near is not None and answer.near.verdict == FAR
 
 
-def _provenance(answers: Sequence[Answer]) -> str:
+def _provenance(answers: Sequence[Prediction]) -> str:
     kinds = sorted({one.about.provenance for one in answers})
     return f" (inspector: {' and '.join(kind.upper() if kind == 'simulated' else kind for kind in kinds)})"
 

@@ -8,9 +8,9 @@ from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, RESOU
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
-from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Near
+from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
 from driple.inspector.predict.number_format import figures, of_target, quantity
-from driple.inspector.predict.prediction import About, Answer
+from driple.inspector.predict.prediction import InspectorInfo, Prediction
 
 VERDICTS = {
     LIKE: "like the training data",
@@ -35,7 +35,7 @@ def resource_name(resource: Resource, setting: Setting) -> str:
     return resource.title.replace(" utilisation", "") if resource is GPU_MEMORY else resource.title
 
 
-def one(answer: Answer) -> list[str]:
+def one(answer: Prediction) -> list[str]:
     """The lines for a single answer."""
     question = answer.question
     header = f"{workload_label(question.workload)} on {question.setting}, as a {_role(answer.about.role)} sees it"
@@ -51,7 +51,7 @@ def one(answer: Answer) -> list[str]:
     return [*lines, *rests_on(answer)]
 
 
-def rests_on(answer: Answer) -> list[str]:
+def rests_on(answer: Prediction) -> list[str]:
     """What an answer rests on: inspector, training data, graph."""
     found = [inspector_line(answer.about), *near_lines(answer.near)]
     if answer.limited:
@@ -67,7 +67,7 @@ def rests_on(answer: Answer) -> list[str]:
     return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
 
 
-def warnings(every: Sequence[About]) -> list[str]:
+def warnings(every: Sequence[InspectorInfo]) -> list[str]:
     """What must not be overlooked."""
     lines = []
     simulated = [str(about.folder) for about in dict.fromkeys(every) if about.provenance == "simulated"]
@@ -79,14 +79,14 @@ def warnings(every: Sequence[About]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def inspector_line(about: About) -> str:
+def inspector_line(about: InspectorInfo) -> str:
     """Which inspector, and what it learned from."""
     rows = "" if about.rows is None else f"{about.rows} "
     networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
     return f"{about.folder}: {rows}{about.provenance} workloads ({about.split} split), {networks}"
 
 
-def near_lines(near: Near | None) -> list[str]:
+def near_lines(near: Novelty | None) -> list[str]:
     """Where the workload lies among the training rows."""
     if near is None:
         return ["nearness not known: no training rows beside the inspector, and its dataset is not here"]
@@ -105,7 +105,7 @@ def near_lines(near: Near | None) -> list[str]:
     return lines
 
 
-def _table(answer: Answer) -> list[str]:
+def _table(answer: Prediction) -> list[str]:
     head = ["", "burst", "idle", "level in a burst"]
     rows = [head]
     for resource in RESOURCES:

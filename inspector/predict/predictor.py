@@ -10,17 +10,17 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.data.examples import unmeasured
-from driple.inspector.model.inspector import Inspector
 from driple.inspector.model.inspector_folder import load
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.training_rows import TrainingRows, load_rows
-from driple.inspector.predict.novelty import Neighbourhood
-from driple.inspector.predict.prediction import About, Answer
-from driple.inspector.predict.request import Question
+from driple.inspector.predict.novelty import TrainingRegion
+from driple.inspector.predict.prediction import InspectorInfo, Prediction
+from driple.inspector.predict.request import PredictionQuery
 from driple.inspector.training.threads import torch_threads
 from driple.pipeline.graph.public import OpGraph
 
 
-class Oracle:
+class Inspector:
     """An inspector, loaded, with its training rows.
 
     Args:
@@ -31,8 +31,8 @@ class Oracle:
     def __init__(self, folder: Path, datasets: Path) -> None:
         self.inspector = load(folder)
         rows = _rows(folder, datasets, self.inspector)
-        self.neighbours = None if rows is None else Neighbourhood(rows, self.inspector.preparation.facts)
-        self.about = About(
+        self.neighbours = None if rows is None else TrainingRegion(rows, self.inspector.preparation.facts)
+        self.about = InspectorInfo(
             folder=folder,
             role=self.inspector.role,
             provenance=self.inspector.provenance,
@@ -43,7 +43,9 @@ class Oracle:
             finished=bool(self.inspector.training.get("finished", True)),
         )
 
-    def answer(self, questions: Sequence[Question], graph_of: Callable[[Question], OpGraph]) -> list[Answer]:
+    def answer(
+        self, questions: Sequence[PredictionQuery], graph_of: Callable[[PredictionQuery], OpGraph]
+    ) -> list[Prediction]:
         """The answers, in the order of the questions."""
         graphs = [graph_of(question) for question in questions]
         examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, questions, strict=True)]
@@ -52,7 +54,7 @@ class Oracle:
             values, spread = self.inspector.predict(examples)
         limits = self.inspector.preparation.targets.at_limit(values)
         return [
-            Answer(
+            Prediction(
                 question=question,
                 values=tuple(values[place].tolist()),
                 spread=None if spread is None else tuple(spread[place].tolist()),
@@ -68,27 +70,30 @@ class Oracle:
 
 
 def answers(
-    questions: Sequence[Question], folders: Mapping[str, Path], datasets: Path, graph_of: Callable[[Question], OpGraph]
-) -> list[Answer]:
+    questions: Sequence[PredictionQuery],
+    folders: Mapping[str, Path],
+    datasets: Path,
+    graph_of: Callable[[PredictionQuery], OpGraph],
+) -> list[Prediction]:
     """Every question answered by the inspector of its setting, in the order of the questions.
 
     Args:
         questions: what is asked.
         folders: of a setting's text, the folder of its inspector.
-        datasets: see Oracle.
+        datasets: see Inspector.
         graph_of: of a question its graph.
     """
-    found: dict[int, Answer] = {}
+    found: dict[int, Prediction] = {}
     for setting, folder in folders.items():
         mine = [one for one in questions if str(one.setting) == setting]
-        oracle = Oracle(folder, datasets)
+        oracle = Inspector(folder, datasets)
         if oracle.inspector.setting != setting:
             raise BadInput(f"{folder}: its inspector is of {oracle.inspector.setting}, not of {setting}")
         found |= {id(one): answer for one, answer in zip(mine, oracle.answer(mine, graph_of), strict=True)}
     return [found[id(one)] for one in questions]
 
 
-def _rows(folder: Path, datasets: Path, inspector: Inspector) -> TrainingRows | None:
+def _rows(folder: Path, datasets: Path, inspector: InspectorModel) -> TrainingRows | None:
     rows = load_rows(folder, dataset_sha256=inspector.dataset_sha256, split=inspector.split, role=inspector.role)
     if rows is not None or not datasets.exists():
         return rows

@@ -16,12 +16,12 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.inspector.predict.graph_cache import Wanted
+from driple.inspector.predict.graph_cache import GraphRequest
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PredictionRequest:
     """What the person said, with None where nothing. Exactly one of `model`, `graph` and `code` is there."""
 
     settings: tuple[Setting, ...]
@@ -43,7 +43,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class GraphFile:
     """A graph by its file."""
 
     path: Path
@@ -53,16 +53,16 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class PredictionQuery:
     """One prediction that is asked for."""
 
     setting: Setting
     workload: Mapping[str, Any]
     """As inspectors know it: examples.WORKLOAD."""
-    source: File | Wanted
+    source: GraphFile | GraphRequest
 
 
-def questions(asked: Asked) -> list[Question]:
+def questions(asked: PredictionRequest) -> list[PredictionQuery]:
     """Every combination of setting, batch size and update mode.
 
     Raises:
@@ -84,7 +84,7 @@ def questions(asked: Asked) -> list[Question]:
     return _of_file(asked, asked.graph) if asked.graph is not None else _of_model(asked)
 
 
-def _of_model(asked: Asked) -> list[Question]:
+def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
     code, sha256 = None, None
     if asked.code is not None:
         code, sha256 = _own_code(asked.code)
@@ -112,8 +112,8 @@ def _of_model(asked: Asked) -> list[Question]:
             sharding=asked.sharding or "balanced",
             code_sha256=sha256,
         )
-        source = Wanted(workload, setting, code)
-        found.append(Question(setting=setting, workload=_facts(workload), source=source))
+        source = GraphRequest(workload, setting, code)
+        found.append(PredictionQuery(setting=setting, workload=_facts(workload), source=source))
     return found
 
 
@@ -127,7 +127,7 @@ def _own_code(text: str) -> tuple[Path, str]:
         raise BadInput(f"--code {path}: {error.strerror}") from None
 
 
-def _of_file(asked: Asked, path: Path) -> list[Question]:
+def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
     saved = _saved_workload(path)
     said = {"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width, "sharding": asked.sharding}
     kind = DATASETS[asked.dataset].kind if asked.dataset else None
@@ -152,13 +152,13 @@ def _of_file(asked: Asked, path: Path) -> list[Question]:
         # A model that has a name has images or has none; of one without, that is not known.
         if saved is None and (asked.dataset or asked.size):
             workload["model"] = path.stem
-        source = File(path=path, device=asked.graph_device, batch_size=batch_size)
-        found.append(Question(setting=setting, workload={**_no_limits(), **workload}, source=source))
+        source = GraphFile(path=path, device=asked.graph_device, batch_size=batch_size)
+        found.append(PredictionQuery(setting=setting, workload={**_no_limits(), **workload}, source=source))
     return found
 
 
 def _combinations(
-    asked: Asked, default_batch: int | None, default_update: str | None
+    asked: PredictionRequest, default_batch: int | None, default_update: str | None
 ) -> list[tuple[Setting, int | None, str | None]]:
     every = itertools.product(asked.settings, asked.batch_sizes or (default_batch,), asked.updates or (default_update,))
     return list(dict.fromkeys(every))
@@ -216,16 +216,16 @@ def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> di
     return {**saved, **{name: value for name, value in said.items() if value is not None}}
 
 
-def read_files(asked: Sequence[Question]) -> dict[File, OpGraph]:
+def read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:
     """The graphs of the questions that name files, each read once.
 
     Raises:
         BadInput: a file cannot be read, or several batch sizes are asked of a graph that has one.
     """
-    found: dict[File, OpGraph] = {}
+    found: dict[GraphFile, OpGraph] = {}
     for question in asked:
         source = question.source
-        if isinstance(source, File) and source not in found:
+        if isinstance(source, GraphFile) and source not in found:
             found[source] = read_graph(source.path, device=source.device, batch_size=source.batch_size)
     sizes = list(found.items())
     for (one, graph), (other, another) in itertools.combinations(sizes, 2):

@@ -10,19 +10,19 @@ from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, Resourc
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR, LIKE
 from driple.inspector.predict.number_format import NONE, figures, of_target, quantity
-from driple.inspector.predict.prediction import Answer
+from driple.inspector.predict.prediction import Prediction
 from driple.inspector.predict.prediction_text import VERDICTS, aligned, inspector_line, processor_name, warnings
 
 AXES = ("setting", "batch_size", "update")
 TITLES = {"setting": "setting", "batch_size": "batch", "update": "update"}
 
 
-def varied(answers: Sequence[Answer]) -> list[str]:
+def varied(answers: Sequence[Prediction]) -> list[str]:
     """Which of setting, batch size and update mode differ."""
     return [axis for axis in AXES if len({coordinate(one, axis) for one in answers}) > 1]
 
 
-def coordinate(answer: Answer, axis: str) -> str:
+def coordinate(answer: Prediction, axis: str) -> str:
     """Its setting, batch size or update mode."""
     if axis == "setting":
         return str(answer.question.setting)
@@ -30,7 +30,7 @@ def coordinate(answer: Answer, axis: str) -> str:
     return NONE if found is None else str(found)
 
 
-def lines(answers: Sequence[Answer]) -> list[str]:
+def lines(answers: Sequence[Prediction]) -> list[str]:
     """The table, and what it rests on."""
     axes = varied(answers)
     common = dict(answers[0].question.workload)
@@ -65,12 +65,12 @@ def lines(answers: Sequence[Answer]) -> list[str]:
     return found
 
 
-def first_role(answers: Sequence[Answer]) -> str:
+def first_role(answers: Sequence[Prediction]) -> str:
     """Of the answers, which have one."""
     return "parameter server" if answers[0].about.role == "ps" else "worker"
 
 
-def _cells(answer: Answer) -> list[str]:
+def _cells(answer: Prediction) -> list[str]:
     def cell(resource: Resource, metric: str) -> str:
         target = burst_target(resource, BURST if metric == "burst" else AMOUNT)
         return of_target(target, answer.value(target))
@@ -86,11 +86,11 @@ def _cells(answer: Answer) -> list[str]:
 
 @dataclass(frozen=True)
 class _Ranked:
-    answer: Answer
+    answer: Prediction
     rate: float
 
 
-def _best(answers: Sequence[Answer], axes: Sequence[str]) -> list[str]:
+def _best(answers: Sequence[Prediction], axes: Sequence[str]) -> list[str]:
     ranked = [_Ranked(one, one.examples_per_s) for one in answers if one.examples_per_s is not None and not one.limited]
     ranked = [one for one in ranked if math.isfinite(one.rate)]
     if len(ranked) < 2:

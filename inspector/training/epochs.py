@@ -20,7 +20,7 @@ from driple.inspector.evaluation.scores import nrmse_within, ranges_of
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.seeds import seed_of
-from driple.inspector.training.trainable import Learner
+from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import TrainingState
 
 ORDER, DROPOUT = 1, 2
@@ -34,7 +34,7 @@ class Loop:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: Trainable,
         train: Prepared,
         val: Prepared,
         training: TrainingConfig,

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import to_plain
-from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain, folds_of
+from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel, folds_of
 from driple.inspector.data.examples import Examples
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.inspector_folder import fill, new_network
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.seeds import repeatable, seed_of
 from driple.inspector.training.threads import solver_threads
-from driple.inspector.training.trainable import Learner, Tuned, Whole
+from driple.inspector.training.trainable import Trainable, Tuned, Whole
 from driple.inspector.training.transfer import prepare_transfer
 from driple.inspector.training.transfer_source import Source
 
@@ -38,8 +38,8 @@ START, AGAIN = 3, 4
 class Begun:
     """A network of an ensemble, ready to learn."""
 
-    learner: Learner
-    plain: Plain | None
+    learner: Trainable
+    plain: BaseModel | None
     train: Prepared
     val: Prepared
 
@@ -99,8 +99,8 @@ def start(
 
 
 def fit_plain(
-    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: Elsewhere | None
-) -> tuple[Plain, FloatArray]:
+    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: SourceModel | None
+) -> tuple[BaseModel, FloatArray]:
     """The plain model of a network, and what it says of the rows without their own folds.
 
     Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
@@ -115,7 +115,7 @@ def fit_plain(
     order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
     known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
     with solver_threads(count):
-        plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
+        plain, held = BaseModel.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
     said = np.zeros(truth.shape)
     said[order] = held
     apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
@@ -142,7 +142,7 @@ def refit_plain(
     split: str,
     seed: int,
     transfer: Transfer | None,
-) -> Plain:
+) -> BaseModel:
     """The plain model once more, of the validation rows too: nothing is left to be chosen by them."""
     with repeatable():
         torch.manual_seed(seed_of(seed, member, AGAIN))

@@ -7,10 +7,10 @@ import threading
 from types import FrameType, TracebackType
 
 
-class HeldBack:
+class DeferredInterrupt:
     """While it is entered, Ctrl-C is noted and not raised.
 
-    with HeldBack() as ctrl_c:
+    with DeferredInterrupt() as ctrl_c:
         write()
     if ctrl_c.came:
         ...
@@ -25,7 +25,7 @@ class HeldBack:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.came = True
 
-    def __enter__(self) -> HeldBack:
+    def __enter__(self) -> DeferredInterrupt:
         if self._hears:
             signal.signal(signal.SIGINT, self._note)
         return self

@@ -19,16 +19,16 @@ import scipy.linalg  # noqa: F401
 import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
 
 from driple.contracts.json_values import to_plain
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Examples, enough
 from driple.inspector.data.node_features import Featuriser
 from driple.inspector.data.tensors import Preparation
 from driple.inspector.evaluation.calibration import factors
-from driple.inspector.model.inspector import Inspector
 from driple.inspector.model.inspector_folder import versions
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.initialisation import Transfer, refit_plain, same_network, same_rows, start
-from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import seed_of
 from driple.inspector.training.threads import suited, torch_threads
 from driple.inspector.training.train_network import Epoch, Fitted, fit
@@ -41,7 +41,7 @@ MemberWatch = Callable[[int, Epoch], None]
 class Trained:
     """An inspector, and how its networks were fitted."""
 
-    inspector: Inspector
+    inspector: InspectorModel
     fits: tuple[Fitted, ...]
     interrupted: bool
     """Ctrl-C came. If it was before the last network was done, that is the best so far, and later ones are missing."""
@@ -101,7 +101,7 @@ def train_inspector(
         threads = suited(nodes=at_once * sum(rows[0].sizes()) // len(train), hidden=config.network.hidden)
     fits: list[Fitted] = []
     networks: list[Any] = []
-    begun_plains: list[Plain | None] = []
+    begun_plains: list[BaseModel | None] = []
     interrupted = False
     for member in range(config.ensemble):
         about = _fingerprint(examples, config, split, seed, member, transfer, execution)
@@ -135,7 +135,7 @@ def train_inspector(
         if fitted.interrupted:
             interrupted = True
             break
-    inspector = Inspector(
+    inspector = InspectorModel(
         setting=examples.setting,
         role=examples.role,
         split=split,
@@ -150,7 +150,7 @@ def train_inspector(
         training=_summary(fits, finished=not interrupted),
         versions=versions(),
     )
-    with HeldBack() as ctrl_c:  # else what was learned would be lost for the sake of seconds
+    with DeferredInterrupt() as ctrl_c:  # else what was learned would be lost for the sake of seconds
         inspector = _calibrated(inspector, val, execution)
         if inspector.plains is not None:
             plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
@@ -158,7 +158,7 @@ def train_inspector(
     return Trained(inspector, tuple(fits), interrupted or ctrl_c.came)
 
 
-def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:
+def _calibrated(inspector: InspectorModel, val: Examples, execution: str) -> InspectorModel:
     """With the factor of its spread, where it has one."""
     values, spread = inspector.predict(val, execution, judged=True)
     if spread is None:

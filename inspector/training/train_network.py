@@ -11,9 +11,9 @@ from typing import Any
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.training.epochs import Loop
-from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import repeatable
-from driple.inspector.training.trainable import Learner
+from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import read_state, write_state
 
 EVERY_S = 10.0
@@ -67,7 +67,7 @@ class Fitted:
 
 
 def fit(
-    learner: Learner,
+    learner: Trainable,
     train: Prepared,
     val: Prepared,
     training: TrainingConfig,
@@ -135,7 +135,7 @@ def fit(
             raise
         interrupted = True
     at = loop.at
-    with HeldBack() as ctrl_c:
+    with DeferredInterrupt() as ctrl_c:
         if state_file is not None:
             write_state(state_file, at)
         learner.network.load_state_dict(at.best)

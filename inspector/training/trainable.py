@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from driple.inspector.data.tensors import Batch
 
 
-class Learner(Protocol):
+class Trainable(Protocol):
     """What the loop asks of the thing that learns."""
 
     network: Any

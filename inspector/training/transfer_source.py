@@ -10,10 +10,10 @@ from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.setting import CPU, Setting
-from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel
 from driple.inspector.data.tensors import Preparation
-from driple.inspector.model.inspector import Inspector
 from driple.inspector.model.inspector_folder import FILE, folder_of, load
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import PRESETS, ROLES, InspectorConfig
 
 PUBLISHED = "published"
@@ -29,7 +29,7 @@ class Source:
     """How it sees its inputs; None for a published checkpoint, which sees them raw."""
     states: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Weights of its networks."""
-    plains: tuple[Plain, ...] | None = field(default=None, repr=False)
+    plains: tuple[BaseModel, ...] | None = field(default=None, repr=False)
     """What these add to."""
     layer_split: float | None
     about: Mapping[str, Any]
@@ -37,12 +37,12 @@ class Source:
     folder: Path | None = None
     """Of its inspector; None for a published checkpoint."""
 
-    def elsewhere(self, member: int) -> Elsewhere | None:
+    def elsewhere(self, member: int) -> SourceModel | None:
         """The plain model of one of its networks; None where it has none."""
         if self.plains is None or self.preparation is None:
             return None
         scales = self.preparation.facts, self.preparation.targets
-        return Elsewhere(self.plains[member % len(self.plains)], *scales)
+        return SourceModel(self.plains[member % len(self.plains)], *scales)
 
 
 def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
@@ -114,7 +114,7 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
     )
 
 
-def _weights_sha256(found: Inspector) -> str:
+def _weights_sha256(found: InspectorModel) -> str:
     """By which a training that is gone on with knows its source from one that was trained anew."""
     digest = hashlib.sha256()
     for network in found.networks:

@@ -20,7 +20,7 @@ Softmax = Callable[[Tensor], Tensor]
 """Of [B, N, 1], over the nodes of each graph."""
 
 
-class Looks:
+class AttentionPool:
     """From queries [B, F], each of them computed from the answer to the one before, to r [B, F]."""
 
     def __init__(self, x: Tensor, softmax: Softmax) -> None:
@@ -45,7 +45,7 @@ class Looks:
 
 class _Look(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, looks: Looks, x: Tensor, query: Tensor) -> Tensor:
+    def forward(ctx: Any, looks: AttentionPool, x: Tensor, query: Tensor) -> Tensor:
         weights = looks.softmax(_dot(x, query))
         ctx.looks, ctx.first = looks, looks.taken == 0
         ctx.save_for_backward(x, query, weights)

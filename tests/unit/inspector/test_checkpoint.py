@@ -18,8 +18,8 @@ from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_dir import replacing
 from driple.inspector.data.examples import Examples
 from driple.inspector.model import inspector_folder
-from driple.inspector.model.inspector import Inspector
 from driple.inspector.model.inspector_folder import folder_of, load, save
+from driple.inspector.model.inspector_model import InspectorModel
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +28,12 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 
 
 @pytest.fixture(scope="module")
-def inspector(examples: Examples) -> Inspector:
+def inspector(examples: Examples) -> InspectorModel:
     return work.trained(examples, work.small(ensemble=2)).inspector
 
 
 @pytest.fixture
-def folder(tmp_path: Path, inspector: Inspector) -> Path:
+def folder(tmp_path: Path, inspector: InspectorModel) -> Path:
     save(tmp_path / "one", inspector)
     return tmp_path / "one"
 
@@ -56,7 +56,7 @@ def changed(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(value))
 
 
-def test_what_is_read_predicts_what_was_written(folder: Path, inspector: Inspector, examples: Examples) -> None:
+def test_what_is_read_predicts_what_was_written(folder: Path, inspector: InspectorModel, examples: Examples) -> None:
     found = load(folder)
     for one, other in zip(found.predict(examples), inspector.predict(examples), strict=True):
         assert one is not None and other is not None
@@ -75,7 +75,7 @@ def test_the_json_says_all_that_a_reader_needs(folder: Path, examples: Examples)
 
 
 def test_saving_again_leaves_one_file_of_weights_and_no_old_report(
-    folder: Path, inspector: Inspector, examples: Examples
+    folder: Path, inspector: InspectorModel, examples: Examples
 ) -> None:
     (folder / "report.md").write_text("of the old one")
     (folder / ".model-1.safetensors.00.partial").write_text("of a process that was killed")
@@ -88,7 +88,7 @@ def test_saving_again_leaves_one_file_of_weights_and_no_old_report(
 
 @pytest.mark.parametrize("killed_at", ["weights", "json"])
 def test_a_kill_while_saving_leaves_the_one_before(
-    folder: Path, inspector: Inspector, examples: Examples, monkeypatch: pytest.MonkeyPatch, killed_at: str
+    folder: Path, inspector: InspectorModel, examples: Examples, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     """As kill -9 does it: nothing is cleaned up, and nothing more is written."""
     before = inspector.predict(examples)[0]
@@ -178,7 +178,7 @@ def test_scales_that_cannot_be_are_refused(folder: Path, scale: str, deviation: 
     assert "a deviation that is not more than 0" in refused(folder)
 
 
-def test_weights_that_are_no_numbers_are_refused(folder: Path, inspector: Inspector) -> None:
+def test_weights_that_are_no_numbers_are_refused(folder: Path, inspector: InspectorModel) -> None:
     from safetensors.torch import load_file, save_file
 
     (weights,) = folder.glob("model-*")

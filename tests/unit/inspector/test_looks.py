@@ -1,4 +1,4 @@
-"""Looks gives what softmax and sums give, and their gradients."""
+"""AttentionPool gives what softmax and sums give, and their gradients."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.inspector.predict import graph_cache
-from driple.inspector.predict.graph_cache import Wanted, cache_folder, graphs_of
+from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, graphs_of
 
 WORKLOAD = Workload("resnet20", "cifar10", 16, image_size=32)
-WANTED = Wanted(WORKLOAD, Setting.parse("cpu-p1w2-1g"))
+WANTED = GraphRequest(WORKLOAD, Setting.parse("cpu-p1w2-1g"))
 
 
 class Maker:
@@ -107,7 +107,7 @@ def test_the_key_has_all_that_makes_a_graph(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_own_code_is_known_by_what_it_says_and_not_by_where_it_lies() -> None:
     here, there = (
-        Wanted(replace(WORKLOAD, model=f"{path}:build", code_sha256="00"), WANTED.setting, Path(path))
+        GraphRequest(replace(WORKLOAD, model=f"{path}:build", code_sha256="00"), WANTED.setting, Path(path))
         for path in ("a/model.py", "/b/model.py")
     )
     assert here.key == there.key

@@ -18,7 +18,7 @@ import training_work as work
 
 from driple.inspector.model.inspector_folder import load
 from driple.inspector.training.epochs import Loop
-from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.progress import Progress
 
 SETTING = inspector_work.SETTING
@@ -151,7 +151,7 @@ def test_ctrl_c_while_the_report_is_made_says_what_is_there(
 def test_who_does_not_hear_ctrl_c_goes_on_so() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with HeldBack() as ctrl_c:
+        with DeferredInterrupt() as ctrl_c:
             press()
         assert not ctrl_c.came and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import InspectorConfig
@@ -25,7 +25,7 @@ _NO_LIMIT = 1e6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Inspector:
+class InspectorModel:
     """Asked with graphs and facts, answers with the 12 metrics. `checkpoint.py` writes and reads it."""
 
     setting: str
@@ -36,7 +36,7 @@ class Inspector:
     config: InspectorConfig
     preparation: Preparation
     networks: tuple[Any, ...] = field(repr=False)
-    plains: tuple[Plain, ...] | None = field(repr=False)
+    plains: tuple[BaseModel, ...] | None = field(repr=False)
     """The plain model that each network adds to; None where they add to none."""
     provenance: str
     """Of its training rows: `measured`, `simulated` or `published`."""

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, COLUMNS, DURATION, TARGETS
+from driple.contracts.metrics import COLUMNS, DURATION, LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
 from driple.inspector.data.node_features import KILOBYTE
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
@@ -57,18 +57,12 @@ _EXACT = 0.05
 _FEWEST = 8
 
 _CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
-_BYTES = {
-    place: WORKLOAD_FEATURES.index(_CROSSING[target.resource.key])
-    for place, target in enumerate(TARGETS)
-    if target.metric is AMOUNT and target.resource is not None and target.resource.key in _CROSSING
-}
-"""Heights that a law is of, by place: the fact that says the bytes of a step."""
-_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.kind == DURATION)
+"""Resources whose burst level has a cost model: the feature with the bytes of a step."""
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Rates of the 12 targets, learned on training rows."""
+    """Rates of each target, fitted on training rows."""
 
     amounts: tuple[str, ...]
     """Facts that they are rates of."""
@@ -77,11 +71,9 @@ class CostModel:
     greatest: tuple[float, ...]
     """Amount of each in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
-    """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
+    """[T][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
 
     def __post_init__(self) -> None:
-        if len(self.rates) != len(COLUMNS):
-            raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
             raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
@@ -93,50 +85,54 @@ class CostModel:
         if any(rates is not None and len(rates) != expected for rates in self.rates):
             raise BadInput(f"law of costs: expected {expected} rates of each target")
 
-    def estimate(self, facts: FloatArray) -> FloatArray:
-        """[n, 12] in the targets' own units, from facts [n, len(WORKLOAD_FEATURES)]; NaN where the law says nothing."""
+    def estimate(self, facts: FloatArray, columns: Sequence[str] = COLUMNS) -> FloatArray:
+        """[n, columns] in the targets' own units, NaN where there is no estimate; facts are [n, WORKLOAD_FEATURES]."""
         greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
         work = _work(facts, self.amounts, np.asarray(self.usual), greatest)
-        found = np.full((len(facts), len(COLUMNS)), np.nan)
-        for place, rates in enumerate(self.rates):
+        found = np.full((len(facts), len(columns)), np.nan)
+        for place, (column, rates) in enumerate(zip(columns, self.rates, strict=True)):
             if rates is not None:
-                found[:, place] = _turned(place, work @ np.asarray(rates), facts)
+                found[:, place] = _turned(column, work @ np.asarray(rates), facts)
         return found
 
     @classmethod
-    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostModel, FloatArray]:
+    def fit(
+        cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64], columns: Sequence[str] = COLUMNS
+    ) -> tuple[CostModel, FloatArray]:
         """The law of training rows, and what laws without a row's own fold say of it.
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
-            targets: [n, 12] in their own units, NaN where null.
+            targets: [n, columns] in their own units, NaN where null.
             folds: [n], which rows are held back together.
+            columns: names of the targets.
         """
         varied = [name for name in AMOUNTS if np.nanmax(facts[:, WORKLOAD_FEATURES.index(name)], initial=0.0) > 0]
         usual = np.nanmean(facts[:, [WORKLOAD_FEATURES.index(name) for name in varied]], axis=0)
         work = _work(facts, varied, usual)
         special = _special(varied)
-        seconds = np.stack([_turned(place, targets[:, place], facts) for place in range(len(COLUMNS))], axis=1)
+        seconds = np.stack([_turned(name, own, facts) for name, own in zip(columns, targets.T, strict=True)], axis=1)
         seconds[np.isinf(seconds)] = np.nan  # bytes over next to nothing
         lawful = [place for place, own in enumerate(seconds.T) if (own > 0).sum() >= _FEWEST]
-        rates: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        rates: list[tuple[float, ...] | None] = [None] * len(columns)
         held = np.full(targets.shape, np.nan)
         if lawful:
             solved, said = _fit_all(work, seconds[:, lawful], folds, special)
             for number, place in enumerate(lawful):
                 rates[place] = tuple(map(float, solved[number]))
-                held[:, place] = _turned(place, said[:, number], facts)
+                held[:, place] = _turned(columns[place], said[:, number], facts)
         greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
         return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
 
 
-def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
+def _turned(column: str, values: FloatArray, facts: FloatArray) -> FloatArray:
     """Heights to seconds that the link is busy in a step, and back; times as they are; NaN where there is no law."""
-    if place in _TIMES:
+    target = TARGET_OF_COLUMN[column]
+    if target.kind == DURATION:
         return values
-    if place not in _BYTES:
+    if target.kind != LEVEL or target.resource is None or target.resource.key not in _CROSSING:
         return np.full(len(values), np.nan)
-    crossing = KILOBYTE * np.expm1(facts[:, _BYTES[place]])
+    crossing = KILOBYTE * np.expm1(facts[:, WORKLOAD_FEATURES.index(_CROSSING[target.resource.key])])
     known = (crossing > 0) & (values > 0)
     return np.where(known, crossing, np.nan) / np.where(known, values, 1.0)
 

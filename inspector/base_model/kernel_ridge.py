@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import COLUMNS
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -29,18 +28,18 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class KernelRidge:
-    """Of the 12 scaled targets."""
+    """One model per scaled target."""
 
     points: tuple[tuple[float, ...], ...]
     """Scaled facts of the training rows."""
     widths: tuple[float, ...]
     means: tuple[float, ...]
     weights: tuple[tuple[float, ...] | None, ...]
-    """[12][rows], or None for a target that is not predicted."""
+    """[T][rows], or None for a target that is not predicted."""
 
     def __post_init__(self) -> None:
-        if {len(self.widths), len(self.means), len(self.weights)} != {len(COLUMNS)}:
-            raise BadInput(f"kernel: expected {len(COLUMNS)} targets")
+        if len({len(self.widths), len(self.means), len(self.weights)}) != 1:
+            raise BadInput("kernel: widths, means and weights of different numbers of targets")
         if any(weights is not None and len(weights) != len(self.points) for weights in self.weights):
             raise BadInput(f"kernel: expected a weight for each of {len(self.points)} rows")
         if len({len(point) for point in self.points}) != 1:
@@ -49,8 +48,8 @@ class KernelRidge:
             raise BadInput(f"kernel: expected widths of more than 0 and at most {_WIDEST:g}")
 
     def predict(self, seen: FloatArray) -> FloatArray:
-        """[n, 12] from scaled facts [n, D]; 0 for a target that is not predicted."""
-        found = np.zeros((len(seen), len(COLUMNS)))
+        """[n, T] from scaled facts [n, D]; 0 for a target that is not predicted."""
+        found = np.zeros((len(seen), len(self.means)))
         points, weights = self._arrays
         squares = _squares(np.round(seen, _DIGITS), points)
         for width in set(self.widths):
@@ -60,7 +59,7 @@ class KernelRidge:
 
     @cached_property
     def _arrays(self) -> tuple[FloatArray, FloatArray]:
-        """Points [rows, D], and weights [rows, 12], 0 for a target that is not predicted."""
+        """Points [rows, D], and weights [rows, T], 0 for a target that is not predicted."""
         weights = [(0.0,) * len(self.points) if each is None else each for each in self.weights]
         return np.asarray(self.points), np.asarray(weights).T
 
@@ -70,14 +69,15 @@ class KernelRidge:
 
         Args:
             seen: [n, D], scaled facts.
-            wanted: [n, 12], scaled targets; NaN where null.
+            wanted: [n, T], scaled targets; NaN where null.
             folds: [n], which rows are held back together.
         """
         points = np.round(seen, _DIGITS)
         squares = _squares(points, points)
         held = np.zeros(wanted.shape)
-        widths, means = np.ones(len(COLUMNS)), np.zeros(len(COLUMNS))
-        weights: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        targets = wanted.shape[1]
+        widths, means = np.ones(targets), np.zeros(targets)
+        weights: list[tuple[float, ...] | None] = [None] * targets
         known = ~np.isnan(wanted)
         for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
             places = np.flatnonzero((known == mask[:, None]).all(axis=0))

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
+from driple.contracts.metrics import LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.cost_model import CostModel
 from driple.inspector.base_model.kernel_ridge import KernelRidge
 from driple.inspector.base_model.ridge import LinearModel, ridges, straight
@@ -61,10 +61,10 @@ _EXACT = 0.03
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A blend for each of the 12 targets, in the scaled space of targets."""
+    """A blend for each target, in the scaled space of targets."""
 
     shares: tuple[tuple[float, ...] | None, ...]
-    """[12][KINDS]; None for a target that is not predicted."""
+    """[T][KINDS]; None for a target that is not predicted."""
     law: CostModel
     ridges: Lines
     kernel: KernelRidge
@@ -73,7 +73,7 @@ class BaseModel:
     """Of the training rows, scaled; likewise the least and the greatest."""
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
-    reach: tuple[float, ...] = (0.0,) * len(COLUMNS)
+    reach: tuple[float, ...]
     """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
     elsewhere: SourceModel | None = None
     """What `moved` goes by."""
@@ -90,10 +90,8 @@ class BaseModel:
             self.highest,
             self.reach,
         )
-        if {len(part) for part in parts} != {len(COLUMNS)}:
-            raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
-        if any(len(said) != len(COLUMNS) for said in self.apart.values()):
-            raise BadInput(f"plain model: of a job apart expected {len(COLUMNS)} targets")
+        if len({len(part) for part in (*parts, self.law.rates, self.kernel.means, *self.apart.values())}) != 1:
+            raise BadInput("base model: its parts have different numbers of targets")
         if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
             raise BadInput("plain model: a least that is more than the greatest")
         if min(self.reach) < 0 or max(self.reach) > 1:
@@ -109,7 +107,7 @@ class BaseModel:
                 raise BadInput("plain model: moved, and not said from where")
 
     def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
-        """[n, 12], scaled; 0 for a target that is not predicted.
+        """[n, T], scaled; 0 for a target that is not predicted.
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
@@ -119,9 +117,9 @@ class BaseModel:
         """
         seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
-        by_law = targets.transform(self.law.estimate(facts))
+        by_law = targets.transform(self.law.estimate(facts, targets.columns))
         by_kernel = self.kernel.predict(seen)
-        found = np.zeros((len(facts), len(COLUMNS)))
+        found = np.zeros((len(facts), len(self.means)))
         for place, (share, line, moved) in enumerate(zip(self.shares, self.ridges, self.moved, strict=True)):
             if share is None or line is None:
                 continue
@@ -130,7 +128,7 @@ class BaseModel:
                 said[LAW] = np.where(np.isnan(by_law[:, place]), self.means[place], by_law[:, place])
             if moved is not None and there is not None:
                 said[MOVED] = moved.predict(there[:, [place]])
-            said = _near(said, place, self.lowest[place], self.highest[place], self.reach[place])
+            said = _near(said, targets.columns[place], self.lowest[place], self.highest[place], self.reach[place])
             found[:, place] = _blend(said, self.means[place], share)
         return found
 
@@ -145,11 +143,11 @@ class BaseModel:
         elsewhere: SourceModel | None = None,
         jobs: Jobs = (),
     ) -> tuple[BaseModel, FloatArray]:
-        """The best blend of each target, and what it says of each training row without the row's fold [n, 12].
+        """The best blend of each target, and what it says of each training row without the row's fold [n, T].
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
-            values: [n, 12] in the targets' own units, NaN where null.
+            values: [n, T] in the targets' own units, NaN where null.
             folds: [n], which rows are held back together.
             scale: of the facts.
             targets: of the targets.
@@ -158,14 +156,14 @@ class BaseModel:
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
-        law, law_held = CostModel.fit(facts, np.where(targets.usable, values, np.nan), folds)
+        law, law_held = CostModel.fit(facts, np.where(targets.usable, values, np.nan), folds, targets.columns)
         law_held = targets.transform(law_held)
         kernel, kernel_held = KernelRidge.fit(seen, wanted, folds)
         lines, lines_held = ridges(seen, wanted, folds)
-        shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
-        moved: list[LinearModel | None] = [None] * len(COLUMNS)
+        shares: list[tuple[float, ...] | None] = [None] * values.shape[1]
+        moved: list[LinearModel | None] = [None] * values.shape[1]
         held = np.zeros(values.shape)
-        means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
+        means, lowest, highest, reach = ([0.0] * values.shape[1] for _ in range(4))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
@@ -178,7 +176,7 @@ class BaseModel:
                 reach[place] = _slope(said[LAW][rows], known)
             if there is not None:
                 moved[place], said[MOVED] = straight(there[:, place], wanted[:, place], rows, folds)
-            said = _near(said, place, lowest[place], highest[place], reach[place])
+            said = _near(said, targets.columns[place], lowest[place], highest[place], reach[place])
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
@@ -226,15 +224,16 @@ def _slope(said: FloatArray, known: FloatArray) -> float:
 
 
 def _near(
-    said: Mapping[str, FloatArray], place: int, lowest: float, highest: float, reach: float
+    said: Mapping[str, FloatArray], column: str, lowest: float, highest: float, reach: float
 ) -> dict[str, FloatArray]:
     """What was said, kept near the range of the training rows, or going beyond it with the law."""
-    margin = 0.0 if TARGETS[place].metric is AMOUNT else MARGIN * (highest - lowest)
+    is_level = TARGET_OF_COLUMN[column].kind == LEVEL
+    margin = 0.0 if is_level else MARGIN * (highest - lowest)
 
     def near(each: FloatArray) -> FloatArray:
         return np.clip(each, lowest - margin, highest + margin)
 
-    if TARGETS[place].metric is AMOUNT or LAW not in said:
+    if is_level or LAW not in said:
         return {kind: near(each) for kind, each in said.items()}
     beyond = reach * (said[LAW] - near(said[LAW]))
     return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}

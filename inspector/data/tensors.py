@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
-from driple.inspector.data.examples import Example, Examples, job_of, usable
+from driple.inspector.data.examples import Example, Examples, job_of, select, usable
 from driple.inspector.data.node_features import Featuriser
 from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
 from driple.inspector.data.workload_features import workload_feature_table
@@ -40,9 +40,9 @@ class Batch:
     facts: Any
     """[B, D]"""
     targets: Any
-    """[B, 12], scaled; 0 where unknown."""
+    """[B, T], scaled; 0 where unknown."""
     mask: Any
-    """[B, 12]: 1 where known, else 0."""
+    """[B, T]: 1 where known, else 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Prepared:
     targets: Any
     mask: Any
     truth: FloatArray
-    """[n, 12], in the targets' own units; NaN where unknown or not usable."""
+    """[n, T], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
     """Of the models."""
     jobs: tuple[str | None, ...]
@@ -67,7 +67,7 @@ class Prepared:
         return len(self.features)
 
     def with_plain(self, said: FloatArray) -> Prepared:
-        """The same rows with what a plain model says of them [n, 12] as further facts."""
+        """The same rows with what a plain model says of them [n, T] as further facts."""
         added = torch.as_tensor(said, dtype=torch.float32)
         return dataclasses.replace(self, facts=torch.cat([self.facts, added], dim=1))
 
@@ -113,21 +113,22 @@ class Preparation:
             featuriser=featuriser,
             features=FeatureScaler.fit(config.feature_scale, [featuriser.sample(graph).features for graph in graphs]),
             facts=WorkloadScaler.fit(workload_feature_table(train.items)),
-            targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train)),
+            targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train), train.columns),
         )
 
     def for_targets_of(self, train: Examples) -> Preparation:
         """The same inputs, and the scale of other targets: what a network that learned elsewhere needs here."""
-        return dataclasses.replace(self, targets=TargetScaler.fit(self.targets.kind, train.targets(), usable(train)))
+        scaler = TargetScaler.fit(self.targets.kind, train.targets(), usable(train), train.columns)
+        return dataclasses.replace(self, targets=scaler)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """[12]: targets that are predicted."""
+        """[T]: targets that are predicted."""
         return np.asarray(self.targets.usable, dtype=bool)
 
     def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
         """Tensors of the examples."""
-        items = examples.items if isinstance(examples, Examples) else tuple(examples)
+        items = select(examples.items if isinstance(examples, Examples) else examples, self.targets.columns)
         tensors: dict[int, tuple[Any, Any]] = {}
         for item in items:
             if id(item.graph) not in tensors:
@@ -151,7 +152,7 @@ class Preparation:
         )
 
     def values(self, outputs: Any, **limits: float) -> FloatArray:
-        """Outputs of a network [n, 12] in the targets' own units; NaN where a target is not usable."""
+        """Outputs of a network [n, T] in the targets' own units; NaN where a target is not usable."""
         return self.targets.inverse(outputs.detach().cpu().double().numpy(), **limits)
 
     def to_plain(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import UnknownName
-from driple.contracts.metrics import COLUMNS
 from driple.inspector.base_model.ridge import solve
 from driple.inspector.data.examples import Examples, usable
 from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
@@ -86,7 +85,7 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
         return lambda examples: np.tile(row, (len(examples), 1))
     learn = _ridge if name == RIDGE else _trees
     facts = WorkloadScaler.fit(workload_feature_table(train.items))
-    scale = TargetScaler.fit("log", train.targets(), wanted)
+    scale = TargetScaler.fit("log", train.targets(), wanted, train.columns)
     lines: dict[int, _Line] = {}
     sides = [_scaled(side, facts, scale) for side in (train, val) if side is not None and len(side)]
     for column in np.flatnonzero(wanted):
@@ -96,7 +95,7 @@ def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) 
 
     def predict(examples: Examples) -> NDArray[np.float64]:
         seen = facts.transform(workload_feature_table(examples.items))
-        scaled = np.full((len(examples), len(COLUMNS)), np.nan)
+        scaled = np.full((len(examples), len(wanted)), np.nan)
         if len(examples):
             for column, line in lines.items():
                 scaled[:, column] = line(seen)

@@ -62,12 +62,17 @@ class Evaluation:
     items: tuple[Example, ...] = field(repr=False)
     """Of the test side."""
     truth: FloatArray = field(repr=False)
-    """[n, 12], of the test side."""
+    """[n, columns], of the test side."""
     predicted: Mapping[str, FloatArray] = field(repr=False)
     spread: FloatArray | None = field(repr=False)
     calibration: Mapping[str, float | int | None] | None
     """How many test values lie within the spread; None with a single network."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return self.items[0].columns
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -121,7 +126,7 @@ def evaluate(
     for name in ("setting", "role"):
         if getattr(inspector, name) != getattr(examples, name):
             raise BadInput(f"an inspector of {name} {getattr(inspector, name)} and rows of {getattr(examples, name)}")
-    split = split or inspector.split
+    examples, split = examples.select(inspector.columns), split or inspector.split
     train, notes = examples.side(split, "train"), []
     if inspector.dataset_sha256 != examples.sha256:
         notes.append("the dataset has changed since the inspector was trained")
@@ -150,7 +155,7 @@ def evaluate(
         provenance=examples.provenance,
         counts={"train": len(train), **{side: len(rows) for side, rows in sides.items()}},
         scores={
-            side: {name: scores(truth[side], values) for name, values in found.items()}
+            side: {name: scores(truth[side], values, inspector.columns) for name, values in found.items()}
             for side, found in predicted.items()
         },
         items=sides["test"].items,

@@ -21,8 +21,6 @@ FEATURE_SCALES = ("raw", "log")
 TARGET_SCALES = ("max", "log")
 STARTS = ("published", "usual")
 EXECUTIONS = ("auto", "dense", "dgl")
-SPLITS = ("architecture", "random")
-ROLES = ("worker", "ps")
 MOST_HIDDEN = 4096
 """Beyond, a typing slip is likelier than a wish, as with layers."""
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, nearest
-
-FILE = "inspector.json"
+from driple.contracts.formats.inspector import FILE, folder_name
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def find(inspectors: Path, setting: str, role: str) -> Path:
     Raises:
         BadInput: there is none; says which there are, and how to train one.
     """
-    usual = inspectors / (setting if role == "worker" else f"{setting}-{role}")
+    usual = inspectors / folder_name(setting, role)
     if (usual / FILE).is_file():
         return usual
     there = stored_inspectors(inspectors)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, leaky_relu
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS
 from driple.inspector.model.model_config import NetworkConfig
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.depth import depends_on_graph, depth
@@ -32,7 +33,13 @@ class Network(nn.Module):  # type: ignore[misc]
     """A batch of graphs, and facts [B, facts], to [B, outputs]."""
 
     def __init__(
-        self, config: NetworkConfig, node_features: int, facts: int, outputs: int = 12, *, split: float | None = None
+        self,
+        config: NetworkConfig,
+        node_features: int,
+        facts: int,
+        outputs: int = len(COLUMNS),
+        *,
+        split: float | None = None,
     ) -> None:
         """Draw first weights.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, COLUMNS, IDLE, RESOURCES, Target, burst_target
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from driple.inspector.predict.novelty import Novelty
     from driple.inspector.predict.request import PredictionQuery
 
-SCHEMA = "predictions"
-SCHEMA_VERSION = 1
 DISAGREED = 1.5
 """Longest burst + idle to shortest, from where on the mean over resources says little."""
 
@@ -96,7 +95,11 @@ class Prediction:
 
 def to_json(answers: Sequence[Prediction]) -> dict[str, Any]:
     """Plain values: metrics in the units that their names say, null where unknown."""
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "predictions": [_plain(one) for one in answers]}
+    return {
+        "schema": PREDICTIONS_SCHEMA,
+        "schema_version": PREDICTIONS_VERSION,
+        "predictions": [_plain(one) for one in answers],
+    }
 
 
 def _plain(answer: Prediction) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from driple.contracts.command import CommandParser
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.inspector import ROLES, SPLITS
 from driple.inspector.model import model_config as choices
 from driple.inspector.model.model_config import InspectorConfig, changed, preset
 
@@ -53,8 +54,8 @@ def parser() -> CommandParser:
     add("--setting", required=True, metavar="NAME", help="which: v100-p1w2-pcie")
     add("--datasets", type=Path, default=Path("datasets"), metavar="DIR", help="folder, or file (default: %(default)s)")
     add("--output", type=Path, default=Path("inspectors"), metavar="DIR", help="inspectors (default: %(default)s)")
-    add("--role", choices=choices.ROLES, default="worker", help="whose metrics (default: %(default)s)")
-    add("--split", choices=choices.SPLITS, help="what is held back (default: architecture)")
+    add("--role", choices=ROLES, default="worker", help="whose metrics (default: %(default)s)")
+    add("--split", choices=SPLITS, help="what is held back (default: architecture)")
     add("--seed", type=_seed, default=0, metavar="N", help="of everything drawn (default: %(default)s)")
     add("--preset", choices=tuple(choices.PRESETS), help="all choices below at once (default: driple)")
     add("--ensemble", type=int, metavar="N", help="networks that are averaged; from 2 on there is a spread")

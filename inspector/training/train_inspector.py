@@ -18,6 +18,7 @@ from typing import Any
 import scipy.linalg  # noqa: F401
 import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
 
+from driple.contracts.formats.inspector import state_name
 from driple.contracts.json_values import to_plain
 from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Examples, enough
@@ -86,6 +87,8 @@ def train_inspector(
     Raises:
         BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
     """
+    if transfer is not None:  # a transfer keeps its source's network, and so its outputs
+        examples = examples.select(transfer.source.columns)
     enough(examples, split)
     train, val = examples.side(split, "train"), examples.side(split, "val")
     if transfer is not None:
@@ -120,7 +123,7 @@ def train_inspector(
                     execution=execution,
                     device=device,
                     watch=None if watch is None else _of_member(watch, member),
-                    state_file=None if states is None else states / f"member-{member}.safetensors",
+                    state_file=None if states is None else states / state_name(member),
                     fingerprint=about,
                     resume=resume,
                 )

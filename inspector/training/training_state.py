@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import STATE_KEY, STATE_SCHEMA, STATE_VERSION
 from driple.contracts.run_dir import replacing
-
-SCHEMA = "training"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +45,15 @@ def write_state(path: Path, state: TrainingState) -> None:
         for name, tensor in getattr(state, part).items()
     }
     plain = {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema": STATE_SCHEMA,
+        "schema_version": STATE_VERSION,
         "fingerprint": state.fingerprint,
         "history": state.history,
         "best_epoch": state.best_epoch,
         "best_error": state.best_error,
         "seconds": state.seconds,
     }
-    content = save(tensors, metadata={"driple": json.dumps(plain, allow_nan=False)})
+    content = save(tensors, metadata={STATE_KEY: json.dumps(plain, allow_nan=False)})
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, "wb") as stream:
         stream.write(content)
@@ -73,9 +71,9 @@ def read_state(path: Path, fingerprint: Mapping[str, Any]) -> TrainingState | No
         return None
     try:
         with safe_open(str(path), framework="pt") as stream:
-            plain = json.loads((stream.metadata() or {})["driple"])
+            plain = json.loads((stream.metadata() or {})[STATE_KEY])
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
-        if (plain["schema"], plain["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
+        if (plain["schema"], plain["schema_version"]) != (STATE_SCHEMA, STATE_VERSION):
             raise BadInput(f"{path}: of another version of driple; train without --resume")
         _same(path, plain["fingerprint"], fingerprint)
         parts = {

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.inspector import FILE, ROLES
+from driple.contracts.metrics import COLUMNS, PUBLISHED_COLUMNS
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel
 from driple.inspector.data.tensors import Preparation
-from driple.inspector.model.inspector_folder import FILE, folder_of, load
+from driple.inspector.model.inspector_folder import folder_of, load
 from driple.inspector.model.inspector_model import InspectorModel
-from driple.inspector.model.model_config import PRESETS, ROLES, InspectorConfig
+from driple.inspector.model.model_config import PRESETS, InspectorConfig
 
 PUBLISHED = "published"
 ALLOW = "--allow-other-setting"
@@ -36,6 +38,13 @@ class Source:
     """For inspector.json and reports."""
     folder: Path | None = None
     """Of its inspector; None for a published checkpoint."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The targets of its networks."""
+        if self.preparation is None:
+            return tuple(name for name in COLUMNS if name in PUBLISHED_COLUMNS)
+        return self.preparation.targets.columns
 
     def elsewhere(self, member: int) -> SourceModel | None:
         """The plain model of one of its networks; None where it has none."""

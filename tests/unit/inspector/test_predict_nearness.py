@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import ROWS_FILE
 from driple.inspector.data.examples import Example, Examples, unmeasured
 from driple.inspector.data.scaling import WorkloadScaler
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table
-from driple.inspector.model.training_rows import FILE, Row, TrainingRows, load_rows, save_rows, workload_label
+from driple.inspector.model.training_rows import Row, TrainingRows, load_rows, save_rows, workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, TrainingRegion
 
 
@@ -129,7 +130,7 @@ def test_rows_go_to_a_file_and_back(examples: Examples, tmp_path: Path) -> None:
     save_rows(tmp_path, rows)
     training = {"dataset_sha256": examples.sha256, "split": "architecture", "role": "worker"}
     assert load_rows(tmp_path, **training) == rows
-    assert len((tmp_path / FILE).read_text().splitlines()) == len(rows.rows) + 2
+    assert len((tmp_path / ROWS_FILE).read_text().splitlines()) == len(rows.rows) + 2
     expected = workload_feature_table(examples.side("architecture", "train").items)
     np.testing.assert_allclose(rows.table(), expected, rtol=1e-5)
     for name in training:
@@ -140,7 +141,7 @@ def test_rows_go_to_a_file_and_back(examples: Examples, tmp_path: Path) -> None:
 def test_files_that_are_none(examples: Examples, tmp_path: Path) -> None:
     training = {"dataset_sha256": examples.sha256, "split": "architecture", "role": "worker"}
     save_rows(tmp_path, TrainingRows.of(examples, "architecture"))
-    path = tmp_path / FILE
+    path = tmp_path / ROWS_FILE
     value = json.loads(path.read_text())
     path.write_text(json.dumps({**value, "schema_version": 2}))
     assert load_rows(tmp_path, **training) is None

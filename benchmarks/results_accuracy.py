@@ -67,7 +67,7 @@ def _by_nearness(examples: Examples, split: str, trained: Trained) -> list[dict[
     logs = np.abs(np.log(np.where(there, predicted, 1.0) / np.where(there, true, 1.0)))
     found = []
     for item, error, count in zip(test.items, logs.sum(axis=1), there.sum(axis=1), strict=True):
-        near = places.near(item)
+        near = places.novelty_of(item)
         row = {"model": item.workload["model"], "distance": near.distance, "verdict": near.verdict}
         found.append({**row, "error": float(error / max(count, 1))})
     return found

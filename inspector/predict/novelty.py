@@ -91,7 +91,7 @@ class TrainingRegion:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def near(self, example: Example) -> Novelty:
+    def novelty_of(self, example: Example) -> Novelty:
         """Where a workload lies among them."""
         facts = workload_features(example)
         distances = _distances(self._scaled(facts[None]), self._points)[0]

@@ -1,4 +1,4 @@
-"""Pictures of answers: of one, what its traces would look like; of several, how they compare."""
+"""Pictures of predictions: the burst pattern of a single one, a comparison of several."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
         axis.set_ylim(0, 1.25 * level / size if level > 0 else 1.0)
         axis.set_ylabel(unit, fontsize=9)
         axis.set_title(
-            f"{resource_name(resource, answer.question.setting)}: {quantity(burst, 's')} burst, "
+            f"{resource_name(resource, answer.query.setting)}: {quantity(burst, 's')} burst, "
             f"{quantity(idle, 's')} idle, {quantity(level, resource.amount_unit)}",
             loc="left",
             fontsize=9,
@@ -88,7 +88,7 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
         _bare(axis)
     axes[-1, 0].set_xlim(0, end)
     axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
-    where = f"{workload_label(answer.question.workload)} on {answer.question.setting}, {answer.about.role}"
+    where = f"{workload_label(answer.query.workload)} on {answer.query.setting}, {answer.inspector.role}"
     figure.suptitle(f"predicted: {where}{_provenance([answer])}", x=0.01, ha="left", fontsize=11)
     return figure
 
@@ -98,9 +98,9 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     axes_varied = varied(answers) or ["setting"]
     across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
     series = _series(answers, [axis for axis in axes_varied if axis != across])
-    processor = processor_name([one.question.setting for one in answers])
+    processor = processor_name([one.query.setting for one in answers])
     panels: tuple[tuple[str, Value], ...] = (
-        ("burst + idle, about a training step [s]; whiskers: by resource", _cycle),
+        ("step time [s]; whiskers: burst + idle by resource", _step),
         ("examples/s of the job", _rate),
         (f"{processor}: share of the time in bursts [%]", _busy),
         ("network, both ways: mean rate [MB/s]", _traffic),
@@ -116,8 +116,8 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     handles, labels = places[0, 0].get_legend_handles_labels()
     if len(series) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(series), 4), frameon=False, fontsize=9)
-    common = {name: value for name, value in answers[0].question.workload.items() if name not in axes_varied}
-    where = "" if "setting" in axes_varied else f" on {answers[0].question.setting}"
+    common = {name: value for name, value in answers[0].query.workload.items() if name not in axes_varied}
+    where = "" if "setting" in axes_varied else f" on {answers[0].query.setting}"
     title = f"predicted: {workload_label(common)}{where}, {first_role(answers)}{_provenance(answers)}"
     if any(_far(one) for one in answers):
         title += "\nhollow: far outside the training data"
@@ -174,9 +174,9 @@ def _bib(answer: Prediction, resource: Any) -> tuple[float, float, float]:
     return burst, idle, amount
 
 
-def _cycle(answer: Prediction) -> tuple[float, float, float]:
-    cycle = answer.cycle
-    return (math.nan,) * 3 if cycle is None else (cycle.mean, cycle.least, cycle.greatest)
+def _step(answer: Prediction) -> tuple[float, float, float]:
+    cycle, step = answer.cycle, answer.step_time_s
+    return (math.nan,) * 3 if cycle is None or step is None else (step, cycle.least, cycle.greatest)
 
 
 def _rate(answer: Prediction) -> tuple[float, float, float]:
@@ -202,11 +202,11 @@ def _alone(value: float) -> tuple[float, float, float]:
 
 
 def _far(answer: Prediction) -> bool:
-    return answer.near is not None and answer.near.verdict == FAR
+    return answer.novelty is not None and answer.novelty.verdict == FAR
 
 
 def _provenance(answers: Sequence[Prediction]) -> str:
-    kinds = sorted({one.about.provenance for one in answers})
+    kinds = sorted({one.inspector.provenance for one in answers})
     return f" (inspector: {' and '.join(kind.upper() if kind == 'simulated' else kind for kind in kinds)})"
 
 

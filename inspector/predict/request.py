@@ -1,11 +1,11 @@
-"""From what a person names to questions: a setting, what is known of a workload, and where its graph comes from."""
+"""Resolves a request to queries: a setting, the known features of a workload, and where its graph comes from."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.inspector.predict.graph_cache import GraphRequest
+from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
-    """What the person said, with None where nothing. Exactly one of `model`, `graph` and `code` is there."""
+    """The arguments of a prediction, None where not given. Exactly one of `model`, `graph` and `code` is given."""
 
     settings: tuple[Setting, ...]
     model: str | None = None
@@ -62,7 +62,40 @@ class PredictionQuery:
     source: GraphFile | GraphRequest
 
 
-def questions(asked: PredictionRequest) -> list[PredictionQuery]:
+def request_of(
+    model: str | None,
+    *,
+    setting: str | Sequence[str],
+    batch_size: int | Sequence[int] | None = None,
+    update: str | Sequence[str] | None = None,
+    graph: str | Path | None = None,
+    code: str | None = None,
+    **others: Any,
+) -> PredictionRequest:
+    """A request from the arguments of `predict`: single values or several, duplicates once.
+
+    Raises:
+        BadInput: an unknown setting or update mode.
+    """
+    settings = [setting] if isinstance(setting, str) else setting
+    sizes = [batch_size] if isinstance(batch_size, int) else batch_size or ()
+    updates = [update] if isinstance(update, str) else update or ()
+    for name in updates:
+        if name not in UPDATES:
+            raise UnknownName("update", name, UPDATES)
+    own = ":" in (model or "")  # `file.py:function`
+    return PredictionRequest(
+        settings=tuple(dict.fromkeys(map(Setting.parse, settings))),
+        model=None if own else model,
+        graph=None if graph is None else Path(graph),
+        code=model if own else code,
+        batch_sizes=tuple(dict.fromkeys(sizes)),
+        updates=tuple(dict.fromkeys(updates)),
+        **others,
+    )
+
+
+def queries(asked: PredictionRequest) -> list[PredictionQuery]:
     """Every combination of setting, batch size and update mode.
 
     Raises:
@@ -216,15 +249,35 @@ def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> di
     return {**saved, **{name: value for name, value in said.items() if value is not None}}
 
 
+def graphs_of(
+    asked: Sequence[PredictionQuery], *, fresh: bool = False, say: Callable[[str], None] | None = None
+) -> list[OpGraph]:
+    """The graph of each query, from its file, the cache, the stored graphs of the zoo, or TensorFlow.
+
+    Args:
+        asked: the queries.
+        fresh: build graphs again that are cached or stored.
+        say: receives a line before something that takes long.
+
+    Raises:
+        BadInput: a file cannot be read, or a model cannot be built.
+        RunFailed: building failed.
+    """
+    files = read_files(asked)
+    wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
+    made = cached_graphs(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
+    return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
+
+
 def read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:
-    """The graphs of the questions that name files, each read once.
+    """The graphs of the queries that name files, each read once.
 
     Raises:
         BadInput: a file cannot be read, or several batch sizes are asked of a graph that has one.
     """
     found: dict[GraphFile, OpGraph] = {}
-    for question in asked:
-        source = question.source
+    for query in asked:
+        source = query.source
         if isinstance(source, GraphFile) and source not in found:
             found[source] = read_graph(source.path, device=source.device, batch_size=source.batch_size)
     sizes = list(found.items())

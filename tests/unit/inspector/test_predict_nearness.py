@@ -53,7 +53,7 @@ def by_hand(*points: tuple[float | None, float | None], families: tuple[str | No
 
 def test_a_training_row_is_where_it_is(neighbours: TrainingRegion, train: Examples) -> None:
     for item in train.items[:5]:
-        found = neighbours.near(item)
+        found = neighbours.novelty_of(item)
         assert found.verdict == LIKE
         assert found.distance == pytest.approx(0.0, abs=1e-4)
         assert found.nearest[0][0] == workload_label(item.workload)
@@ -81,20 +81,20 @@ def test_what_is_unknown_has_no_distance() -> None:
     assert found.like_below == pytest.approx(4.0)  # over the one fact that both know
     alone = by_hand((None, 1.0), (None, 1.0), families=("a", "b"))
     graph = work.chain(1)
-    assert alone.near(unmeasured(graph, {})).distance == pytest.approx(abs(math.log1p(len(graph.ops)) - 1.0))
+    assert alone.novelty_of(unmeasured(graph, {})).distance == pytest.approx(abs(math.log1p(len(graph.ops)) - 1.0))
 
 
 def test_farther_is_worse(neighbours: TrainingRegion, train: Examples) -> None:
     item = train.items[0]
-    distances = [neighbours.near(changed(item, batch_size=size)).distance for size in (8, 64, 1024, 10**6)]
+    distances = [neighbours.novelty_of(changed(item, batch_size=size)).distance for size in (8, 64, 1024, 10**6)]
     assert distances == sorted(distances) and len(set(distances)) == 4
-    assert neighbours.near(changed(item, batch_size=10**6)).verdict == FAR
+    assert neighbours.novelty_of(changed(item, batch_size=10**6)).verdict == FAR
     huge = unmeasured(work.chain(60, 1e6), item.workload)
-    assert neighbours.near(huge).verdict == FAR
+    assert neighbours.novelty_of(huge).verdict == FAR
 
 
 def test_facts_beyond_training_are_named(neighbours: TrainingRegion, train: Examples) -> None:
-    found = neighbours.near(changed(train.items[0], batch_size=4096))
+    found = neighbours.novelty_of(changed(train.items[0], batch_size=4096))
     assert "batch size 4096 (training: 8 to 32)" in map(str, found.outside)
     (one,) = [one for one in found.outside if one.fact == "log_batch_size"]
     deviation = np.log([8, 16, 32]).std()
@@ -110,7 +110,7 @@ def test_a_total_far_outside_is_enough_and_a_class_of_ops_is_not(fact: str, verd
     names = ("log_ops", fact)
     rows = (Row("a b1", "a", (ops, 0.0)), Row("b b1", "b", (ops - 10.0, 0.0)))
     scale = WorkloadScaler(names, (0.0, 0.0), (1.0, value / 4))
-    found = TrainingRegion(TrainingRows("0", "random", "worker", names, rows), scale).near(example)
+    found = TrainingRegion(TrainingRows("0", "random", "worker", names, rows), scale).novelty_of(example)
     assert found.distance == pytest.approx(4.0 / math.sqrt(2))
     (outside,) = found.outside
     assert outside.fact == fact and outside.deviations == pytest.approx(4.0)
@@ -119,7 +119,7 @@ def test_a_total_far_outside_is_enough_and_a_class_of_ops_is_not(fact: str, verd
 
 def test_what_never_varied_in_training_is_seen_too(neighbours: TrainingRegion, train: Examples) -> None:
     """The inspector does not look at it, so its distance is none: but nothing is known of it either."""
-    found = neighbours.near(changed(train.items[0], update="async"))
+    found = neighbours.novelty_of(changed(train.items[0], update="async"))
     assert found.verdict == EDGE
     (one,) = found.outside
     assert one.deviations is None and str(one) == "async yes (training: no)"

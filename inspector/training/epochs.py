@@ -92,8 +92,8 @@ class Loop:
         if not (math.isfinite(loss) and math.isfinite(error)):
             if not before.history:
                 raise DripleError(
-                    "the network's first outputs are no numbers: look for extreme values in the dataset, or scale them "
-                    "(--feature-scale log --target-scale log)"
+                    "the first outputs of the network are not finite: look for extreme values in the dataset, or scale "
+                    "them (--set feature_scale=log --set target_scale=log)"
                 )
             self.diverged = True
             return

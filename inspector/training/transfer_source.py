@@ -19,7 +19,7 @@ from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import PRESETS, InspectorConfig
 
 PUBLISHED = "published"
-ALLOW = "--allow-other-setting"
+ALLOW = "--set transfer.allow_other_setting=true"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -146,5 +146,5 @@ def _dgl() -> Any:
     except ImportError:
         raise DripleError(
             "the dgl execution needs DGL, which there is for Python 3.11 and older: pip install 'driple[inspector]', "
-            "or use --execution dense, which gives the same answers"
+            "or use --set machine.execution=dense, which gives the same predictions"
         ) from None

@@ -222,7 +222,7 @@ def test_without_dgl_auto_is_dense_and_dgl_says_what_to_do(monkeypatch: pytest.M
     assert execution_choice.choose("auto", [1000]) is dense
     monkeypatch.setattr("importlib.import_module", missing)
     features, edges, _ = batch()
-    with pytest.raises(DripleError, match="--execution dense"):
+    with pytest.raises(DripleError, match="--set machine.execution=dense"):
         sparse(features, edges)
 
 

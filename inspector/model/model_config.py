@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from driple.contracts.errors import BadInput, UnknownName
 from driple.inspector.network.depth import MOST as MOST_LAYERS
 from driple.inspector.network.depth import depth
+from driple.inspector.network.layers.registry import LAYERS
+from driple.inspector.network.readouts.registry import READOUTS
 
-LAYERS = ("gcn", "gin", "gat", "mpnn", "pna")
 GRUS = ("off", "message", "state")
-READOUTS = ("set2set", "mean", "max", "attention", "cost")
 FEATURE_KINDS = ("paper", "driple")
 FEATURE_SCALES = ("raw", "log")
 TARGET_SCALES = ("max", "log")
@@ -64,9 +64,9 @@ class NetworkConfig:
     """Share of the MLP's hidden units that are dropped in training."""
 
     def __post_init__(self) -> None:
-        _one_of("layer", self.layer, LAYERS)
+        _one_of("layer", self.layer, tuple(LAYERS))
         _one_of("gru", self.gru, GRUS)
-        _one_of("readout", self.readout, READOUTS)
+        _one_of("readout", self.readout, tuple(READOUTS))
         _one_of("output", self.output, ("linear", "leaky"))
         _one_of("start", self.start, STARTS)
         for name, most in (("hidden", MOST_HIDDEN), ("mlp_layers", MOST_LAYERS)):

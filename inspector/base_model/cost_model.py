@@ -1,19 +1,15 @@
-"""The law of costs: a time is a sum of amounts of work, each times a rate that is never negative.
+"""The cost model: a time is a sum of amounts of work, each times a rate that is never negative.
 
     seconds = sum over amounts i of rate_i * amount_i        rate_i >= 0
 
-Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes that come from the server that gives
-most, bytes sent, and one for each step. Twice the work is twice the time, also for a graph far larger than all that
-were seen, which no regression on logarithms knows. Amounts of the whole graph count three times: always, only with
-synchronous and only with asynchronous updates. Amounts of one class count up to the greatest of the training rows: what
-few rows say of a class would else be drawn out to graphs with a hundred times as much of it.
+Amounts come from the graph: FLOPs, bytes and ops by class, bytes from the busiest server, bytes sent, and a constant.
+Twice the work is twice the time, also for a graph far larger than the training graphs. Amounts of the whole graph have
+three rates: always, with synchronous and with asynchronous updates. Amounts of one op class are capped at the greatest
+training amount. The level of a network burst is bytes per step / busy seconds, and busy seconds are such a sum; other
+levels have no cost model.
 
-How high a network burst is, is no sum. But how long the link is busy in a step is one, and the bytes that cross in a
-step are known: height = bytes / busy seconds. Of the height of other bursts there is no law.
-
-Rates are those that make relative errors least, themselves and not their squares, so that a few rows that follow
-another law (a burst shorter than a sample) do not bend it for all: non-negative least squares, again with each row
-weighted by one over its error. A penalty is against large rates, the more so the more special they are.
+Rates minimise relative absolute errors, so that the model is robust to outlier rows: reweighted non-negative least
+squares with a penalty that grows with how special a rate is.
 """
 
 from __future__ import annotations
@@ -34,13 +30,13 @@ from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
-"""What is received counts by the server that gives most: a step waits for that one."""
+"""Received bytes count by the busiest server, for which a step waits."""
 AMOUNTS: tuple[str, ...] = tuple(
     name
     for name in WORKLOAD_FEATURES
     if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and name not in _NOT_WORK
 )
-"""Facts that are log1p of an amount of work."""
+"""Features that are log1p of an amount of work."""
 GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_busiest_kilobytes", "log_sent_kilobytes")
 """Amounts of the whole graph."""
 OF_A_CLASS = 30.0
@@ -49,7 +45,7 @@ OF_A_MODE = 10.0
 graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 TURNS = 4
-"""Solutions until the weights of rows have settled."""
+"""Iterations of the reweighted least squares."""
 _SMALL = 0.2
 """Share of the median time up to which errors count as if of that: relative errors of next to nothing say nothing."""
 _EXACT = 0.05
@@ -65,9 +61,9 @@ class CostModel:
     """Rates of each target, fitted on training rows."""
 
     amounts: tuple[str, ...]
-    """Facts that they are rates of."""
+    """Features that the rates belong to."""
     usual: tuple[float, ...]
-    """Mean of each of these facts over the training rows: what counts where one is unknown."""
+    """Mean of each feature over the training rows, used where it is unknown."""
     greatest: tuple[float, ...]
     """Amount of each in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
@@ -75,15 +71,15 @@ class CostModel:
 
     def __post_init__(self) -> None:
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
-            raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
+            raise BadInput(f"cost model: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
             if name not in AMOUNTS or self.amounts.count(name) > 1:
-                raise BadInput(f"law of costs: no such amount {name!r}, or twice; train again")
+                raise BadInput(f"cost model: no such amount {name!r}, or twice; train again")
         if min(self.greatest, default=0.0) < 0 or any(rates and min(rates) < 0 for rates in self.rates):
-            raise BadInput("law of costs: negative rates or amounts")
+            raise BadInput("cost model: negative rates or amounts")
         expected = len(_special(self.amounts))
         if any(rates is not None and len(rates) != expected for rates in self.rates):
-            raise BadInput(f"law of costs: expected {expected} rates of each target")
+            raise BadInput(f"cost model: expected {expected} rates of each target")
 
     def estimate(self, facts: FloatArray, columns: Sequence[str] = COLUMNS) -> FloatArray:
         """[n, columns] in the targets' own units, NaN where there is no estimate; facts are [n, WORKLOAD_FEATURES]."""
@@ -99,7 +95,7 @@ class CostModel:
     def fit(
         cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64], columns: Sequence[str] = COLUMNS
     ) -> tuple[CostModel, FloatArray]:
-        """The law of training rows, and what laws without a row's own fold say of it.
+        """Fits the model; also returns the out-of-fold estimate of each training row.
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
@@ -150,14 +146,14 @@ def _work(
 
 
 def _special(names: Sequence[str]) -> FloatArray:
-    """What the penalty of each rate is multiplied with."""
+    """The factor of the penalty of each rate."""
     general = _general(names)
     own = np.where(general, 1.0, OF_A_CLASS)
     return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
 
 
 def _general(names: Sequence[str]) -> NDArray[np.bool_]:
-    """Of one and the amounts: whether it is of the whole graph."""
+    """Whether the constant and each amount are of the whole graph."""
     return np.array([True, *(name in GENERAL for name in names)])
 
 

@@ -1,9 +1,9 @@
-"""Kernel ridge regression from the facts: what is like a training row is as that row was.
+"""Kernel ridge regression on the workload features.
 
     y(x) = mean + sum over training rows i of w_i * exp(-d(x, x_i)^2 / (2 width^2))
 
-d is the root mean square distance over the scaled facts. Width and penalty are those that err least on rows held back.
-Far from all training rows it says their mean.
+d is the root mean square distance of the scaled features. Width and penalty minimise the out-of-fold error.
+Far from all training rows the prediction is their mean.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _WIDEST = 1e6
 _DIGITS = 5
-"""Of scaled facts, as they are kept."""
+"""Decimal digits of the stored points."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class KernelRidge:
     """One model per scaled target."""
 
     points: tuple[tuple[float, ...], ...]
-    """Scaled facts of the training rows."""
+    """Scaled features of the training rows."""
     widths: tuple[float, ...]
     means: tuple[float, ...]
     weights: tuple[tuple[float, ...] | None, ...]
@@ -65,7 +65,7 @@ class KernelRidge:
 
     @classmethod
     def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[KernelRidge, FloatArray]:
-        """From training rows, and what is said of each without the row's fold.
+        """Fits the models; also returns the out-of-fold predictions of the training rows.
 
         Args:
             seen: [n, D], scaled facts.

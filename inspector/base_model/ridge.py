@@ -1,4 +1,4 @@
-"""Ridge regression from the facts of scaled targets, as strong as suits rows that were held back."""
+"""Ridge regression of scaled targets on the workload features, its strength chosen by out-of-fold error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 
 STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
-"""From little to one that leaves hardly more than the mean, for standardised facts."""
+"""From weak to one that leaves hardly more than the mean, for standardised features."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class LinearModel:
 def ridges(
     seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]
 ) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
-    """Of each target the ridge of the strength that errs least on folds held back, and what was said of those [n, T].
+    """The ridge of each target with the least out-of-fold error, and the out-of-fold predictions [n, T].
 
     Args:
         seen: [n, D], scaled.
@@ -60,7 +60,7 @@ def ridges(
 def straight(
     there: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
 ) -> tuple[LinearModel, FloatArray]:
-    """The line a + b x by least squares, b never negative, and what was said of folds held back."""
+    """The line a + b x by least squares with b >= 0, and its out-of-fold predictions."""
     held = np.zeros(len(wanted))
     for fold in np.unique(folds):
         out = folds == fold

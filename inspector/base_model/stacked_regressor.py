@@ -1,28 +1,19 @@
-"""The plain model that a network adds to: a blend of some that need no training.
+"""The base model that a network corrects: a weighted sum of regressors for each target.
 
-    law      the law of costs (costlaw.py)
-    ridge    ridge regression from the facts (ridge.py)
-    kernel   kernel ridge regression from the facts (kernel.py)
-    moved    a + b * what the plain model of another setting says, where there is one to start from
+    law      cost model (cost_model.py)
+    ridge    ridge regression on the workload features (ridge.py)
+    kernel   kernel ridge regression on the same features (kernel_ridge.py)
+    moved    a + b * base prediction of another setting, in a transfer
 
-A blend is the mean of the training rows, and of each model so much of its distance from that as its share says:
+    y = mean + sum over regressors k of share_k * (y_k - mean)        share_k >= 0, together at most 1
 
-    y = mean + sum over models k of share_k * (y_k - mean)        share_k >= 0, together at most 1
+The cost model extrapolates to larger graphs; ridge and kernel do not, so they stay near the training range. Where the
+cost model leaves that range, they follow it by the slope that fitted out-of-fold training rows (`reach`). Levels of a
+burst are bounded by the link or the processor and always stay in the range. Shares minimise the mean absolute error on
+out-of-fold rows; folds are whole model families where these are known, because predictions are for new families.
 
-The law knows how much longer more work takes, however much more. Ridge and kernel go astray beyond what they have seen,
-so they stay near the range of the training rows. Where the law says that a time lies beyond it, they follow, by as much
-of the way as the law was right about training rows held back: a blend with two that stay behind would call the largest
-graphs far too small. The height of a burst has its limits (the link, the processor), and most bursts are at them: it
-stays in the range whoever says it. A transfer to a setting of which little is measured has too few rows for a law of
-its own, and enough for two numbers.
-
-Shares are those that err least on training rows held back, whole families at a time where families are known, because
-an inspector is asked about families that it has not seen. They err least in the mean of errors, not of their squares: a
-few rows that nobody can tell must not decide whom to believe of the others.
-
-The network then learns what the blend leaves over. It is shown, of each training row, what the blend says without that
-row's fold: what it said with it would be too good. So it is between settings, where mostly the same jobs were measured:
-`moved` goes by what the other plain model says of a job without the job's fold there, if it learned from that job.
+The network receives out-of-fold base predictions and learns the residual. In a transfer, `moved` likewise uses the
+source's out-of-fold prediction for a job that the source was trained on (`apart`).
 """
 
 from __future__ import annotations
@@ -48,12 +39,11 @@ Jobs: TypeAlias = Sequence[str | None]
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
 OUTLYING = 3.0
-"""Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
-make rows strangers to a kernel."""
+"""Deviations: ridge and kernel clip features here, so that a single outlier does not decide a prediction."""
 MARGIN = 0.1
-"""Share of the training range that a time may lie outside of it without the law."""
+"""Share of the training range by which ridge and kernel may leave it without the cost model."""
 TURNS = 6
-"""Solutions until the weights of rows have settled."""
+"""Iterations of the reweighted least squares."""
 _ROUNDING = 1e-9
 _EXACT = 0.03
 """Deviations: a row with a smaller error weighs no more than with it."""
@@ -61,7 +51,7 @@ _EXACT = 0.03
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A blend for each target, in the scaled space of targets."""
+    """A weighted sum of regressors for each scaled target."""
 
     shares: tuple[tuple[float, ...] | None, ...]
     """[T][KINDS]; None for a target that is not predicted."""
@@ -70,15 +60,15 @@ class BaseModel:
     kernel: KernelRidge
     moved: Lines
     means: tuple[float, ...]
-    """Of the training rows, scaled; likewise the least and the greatest."""
+    """Scaled means of the training rows; likewise their least and greatest values."""
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
     reach: tuple[float, ...]
-    """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
+    """Slope of the out-of-fold rows against the cost model, 0 to 1: how far to follow it out of the range."""
     elsewhere: SourceModel | None = None
-    """What `moved` goes by."""
+    """The source model of a transfer, used by `moved`."""
     apart: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """By job that was learned from (examples.job_of): what is said of it without its fold."""
+    """Out-of-fold predictions by training job (examples.job_of)."""
 
     def __post_init__(self) -> None:
         parts: tuple[Sequence[object], ...] = (
@@ -93,18 +83,18 @@ class BaseModel:
         if len({len(part) for part in (*parts, self.law.rates, self.kernel.means, *self.apart.values())}) != 1:
             raise BadInput("base model: its parts have different numbers of targets")
         if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
-            raise BadInput("plain model: a least that is more than the greatest")
+            raise BadInput("base model: a lowest value above the highest")
         if min(self.reach) < 0 or max(self.reach) > 1:
-            raise BadInput("plain model: expected a reach from 0 to 1")
+            raise BadInput("base model: expected a reach from 0 to 1")
         for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
             if share is None:
                 continue
             if len(share) != len(KINDS) or min(share) < 0 or sum(share) > 1 + _ROUNDING:
-                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more, together at most 1")
+                raise BadInput(f"base model: expected {len(KINDS)} shares of 0 or more, together at most 1")
             if line is None:
-                raise BadInput("plain model: a target without a ridge")
+                raise BadInput("base model: a target without a ridge")
             if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):
-                raise BadInput("plain model: moved, and not said from where")
+                raise BadInput("base model: a source weight is set but no source model is stored")
 
     def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
         """[n, T], scaled; 0 for a target that is not predicted.
@@ -113,7 +103,7 @@ class BaseModel:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             scale: of the facts.
             targets: of the targets.
-            jobs: [n], where the answers are to be judged: then what was learned of them elsewhere does not count.
+            jobs: [n], for an evaluation: a source model then predicts them out of fold.
         """
         seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
@@ -143,16 +133,16 @@ class BaseModel:
         elsewhere: SourceModel | None = None,
         jobs: Jobs = (),
     ) -> tuple[BaseModel, FloatArray]:
-        """The best blend of each target, and what it says of each training row without the row's fold [n, T].
+        """Fits the model; also returns the out-of-fold prediction of each training row [n, T].
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             values: [n, T] in the targets' own units, NaN where null.
-            folds: [n], which rows are held back together.
+            folds: [n], which rows are left out together.
             scale: of the facts.
             targets: of the targets.
-            elsewhere: the plain model of another setting.
-            jobs: [n], by which it knows rows that it learned from.
+            elsewhere: the base model of another setting.
+            jobs: [n], by which the source model recognises its training rows.
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
@@ -197,7 +187,7 @@ class BaseModel:
 
 @dataclass(frozen=True)
 class SourceModel:
-    """The plain model of another setting, with its own scales."""
+    """The base model of another setting, with its scalers."""
 
     plain: BaseModel
     facts: WorkloadScaler
@@ -213,7 +203,7 @@ class SourceModel:
 
 
 def _seen(facts: FloatArray, scale: WorkloadScaler) -> FloatArray:
-    """Facts as ridge and kernel see them; the law takes amounts of work as they are."""
+    """Scaled and clipped features for ridge and kernel; the cost model takes amounts of work unscaled."""
     return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
 
 
@@ -226,7 +216,7 @@ def _slope(said: FloatArray, known: FloatArray) -> float:
 def _near(
     said: Mapping[str, FloatArray], column: str, lowest: float, highest: float, reach: float
 ) -> dict[str, FloatArray]:
-    """What was said, kept near the range of the training rows, or going beyond it with the law."""
+    """Predictions kept near the training range, or leaving it with the cost model."""
     is_level = TARGET_OF_COLUMN[column].kind == LEVEL
     margin = 0.0 if is_level else MARGIN * (highest - lowest)
 

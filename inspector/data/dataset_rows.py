@@ -1,4 +1,4 @@
-"""What an inspector learns from: the workloads of a dataset, each with its graph and its targets.
+"""Reads the examples of a dataset: the workloads of a dataset, each with its graph and its targets.
 
 A dataset has a row for every task of every run. An example is a workload as one role sees it: the mean over the tasks
 of that role and over repetitions. docs/DATASETS.md has the columns.
@@ -225,7 +225,6 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
             raise BadInput(
                 f"run {first['run_id']}: {name} is {shown(sorted(map(str, found)))}: expected one of {SIDES}"
             )
-    mean, noise = _mean_and_noise(values)
     return Example(
         workload={name: first[name] for name in WORKLOAD},
         graph=graph,
@@ -233,8 +232,7 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
         received_bytes=_traffic(rows, "bytes_received"),
         sent_bytes=_traffic(rows, "bytes_sent"),
         busiest_bytes=_traffic(rows, "bytes_busiest"),
-        targets=mean,
-        noise=noise,
+        targets=_mean(values),
         rows=len(rows),
         split_architecture=first["split_architecture"],
         split_random=first["split_random"],
@@ -247,15 +245,11 @@ def _target(row: Mapping[str, Any], name: str) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Over the rows, [n, T] to [T] each; nulls do not count."""
+def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the rows, [n, T] to [T]; nulls do not count."""
     known = ~np.isnan(values)
     count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
-    spread = (np.where(known, values, -np.inf).max(axis=0) - np.where(known, values, np.inf).min(axis=0)) / 2
-    size = np.abs(mean)
-    noise = np.where(spread > 0, spread / np.where(size > 0, size, 1.0), 0.0)
-    return np.where(count > 0, mean, np.nan), np.where(count > 1, noise, np.nan)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Examples: what an inspector learns from, and what it is asked about."""
+"""Examples: workloads to train on, to evaluate on, and to predict."""
 
 from __future__ import annotations
 
@@ -78,8 +78,6 @@ class Example:
     """Names of the targets."""
     targets: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
     """[columns]; NaN where it is null in every row."""
-    noise: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
-    """[columns]: half the range of the averaged rows over their mean; NaN with fewer than two."""
     rows: int = 0
     """That were averaged."""
     split_architecture: str | None = None
@@ -177,11 +175,8 @@ def select(items: Iterable[Example], columns: tuple[str, ...]) -> tuple[Example,
 
 
 def _with_columns(item: Example, columns: tuple[str, ...]) -> Example:
-    values = [
-        np.array([dict(zip(item.columns, array, strict=True)).get(name, np.nan) for name in columns])
-        for array in (item.targets, item.noise)
-    ]
-    return dataclasses.replace(item, columns=columns, targets=values[0], noise=values[1])
+    known = dict(zip(item.columns, item.targets, strict=True))
+    return dataclasses.replace(item, columns=columns, targets=np.array([known.get(name, np.nan) for name in columns]))
 
 
 def usable(train: Examples, least: int = LEAST_VALUES) -> NDArray[np.bool_]:

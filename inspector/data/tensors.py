@@ -1,4 +1,4 @@
-"""From examples to tensors: samples, facts and targets, scaled as the training rows say.
+"""From examples to tensors: samples, workload features and targets, scaled by the training rows.
 
     Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch
 
@@ -29,7 +29,7 @@ from driple.inspector.network.batching.execution_choice import Batcher
 FloatArray: TypeAlias = NDArray[np.float64]
 
 FAR = 2.5
-"""Deviations beyond which a fact counts no more: a line learned among small models is lost far outside them."""
+"""Deviations at which features are clipped: a linear fit on small models is wrong far outside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class Prepared:
     jobs: tuple[str | None, ...]
     """What ran, whatever the setting."""
     raw_facts: FloatArray
-    """[n, len(WORKLOAD_FEATURES)], not scaled: what a plain model goes by."""
+    """[n, len(WORKLOAD_FEATURES)], not scaled, for the base model."""
 
     def __len__(self) -> int:
         return len(self.features)
 
     def with_plain(self, said: FloatArray) -> Prepared:
-        """The same rows with what a plain model says of them [n, T] as further facts."""
+        """The same rows with base predictions [n, T] as further features."""
         added = torch.as_tensor(said, dtype=torch.float32)
         return dataclasses.replace(self, facts=torch.cat([self.facts, added], dim=1))
 

@@ -89,12 +89,7 @@ class Evaluation:
                 side=side,
                 predictor=predictor,
                 target=target,
-                nrmse=score.nrmse,
-                mape=score.mape,
-                r2=score.r2,
-                rows=score.rows,
-                zeros=score.zeros,
-                unpredicted=score.unpredicted,
+                **dataclasses.asdict(score),
             )
             for side, of_side in self.scores.items()
             for predictor, found in of_side.items()
@@ -131,9 +126,7 @@ def evaluate(
     if inspector.dataset_sha256 != examples.sha256:
         notes.append("the dataset has changed since the inspector was trained")
     if inspector.plains is not None and not any(inspector.training.get("best_epochs", [1])):
-        notes.append(
-            "no network adds anything: on the validation rows none bettered the plain model, which answers alone"
-        )
+        notes.append("no network improved on the base model on the validation rows: the base model predicts alone")
     if split != inspector.split:
         notes.append(f"trained on the {inspector.split} split: only rows that are on its test side too are looked at")
     sides = {side: _unseen(inspector, examples.side(split, side), split) for side in SIDES}

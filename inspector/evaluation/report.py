@@ -1,4 +1,4 @@
-"""What is printed and written of an evaluation."""
+"""An evaluation as text, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from driple.contracts.run_dir import replacing
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, Row
 from driple.inspector.evaluation.scores import OVERALL
 
-_LEARNED = "Ridge, trees and plain models have learned from these rows too: the test side is the one to compare by."
+_LEARNED = "Ridge, trees and base models were fitted to these rows too: compare on the test side."
 _MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", False))
 
 

@@ -1,4 +1,4 @@
-"""How good predictions are: one function, used for every predictor, side and table. docs/METRICS.md defines the scores.
+"""Scores of predictions: one function for every predictor, side and table. docs/METRICS.md defines them.
 
 NRMSE
     Root mean square error over the range (greatest minus least) of the true values.

@@ -36,7 +36,7 @@ class InspectorModel:
     preparation: Preparation
     networks: tuple[Any, ...] = field(repr=False)
     plains: tuple[BaseModel, ...] | None = field(repr=False)
-    """The plain model that each network adds to; None where they add to none."""
+    """The base model that each network corrects; None where there is none."""
     provenance: str
     """Of its training rows: `measured`, `simulated` or `published`."""
     dataset_sha256: str
@@ -60,8 +60,7 @@ class InspectorModel:
         Args:
             examples: these.
             execution: how neighbours are summed.
-            judged: answers are to be compared with the truth. What the source of a transfer learned of the same jobs
-                then does not count.
+            judged: for an evaluation; the source of a transfer then predicts its training jobs out of fold.
 
         Returns:
             Values [n, columns] in the targets' own units, NaN where training had too few values of a target; and

@@ -23,7 +23,7 @@ from driple.inspector.data.examples import Example, Examples
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
 
 FIGURES = 6
-"""Of a fact. More would tell nothing."""
+"""Significant digits of a stored feature."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TrainingRows:
 
     @classmethod
     def of(cls, examples: Examples, split: str) -> TrainingRows:
-        """Of the training side of a dataset."""
+        """The training side of a dataset."""
         rows = tuple(
             Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
             for item in examples.side(split, "train").items

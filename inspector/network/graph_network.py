@@ -41,12 +41,12 @@ class Network(nn.Module):  # type: ignore[misc]
         *,
         split: float | None = None,
     ) -> None:
-        """Draw first weights.
+        """Draw initial weights.
 
         Args:
             config: every choice.
             node_features: of each node.
-            facts: of each workload, used where the config says so; with a plain model its predictions are the last.
+            facts: of each workload, used if the config says so; base predictions are the last of them.
             outputs: targets.
             split: share of each graph's layers after which the rest have weights of their own, though the config may
                 say that they are shared. Transfer needs it, to tune the rest apart.
@@ -58,7 +58,7 @@ class Network(nn.Module):  # type: ignore[misc]
         if split is not None and not 0 < split < 1:
             raise BadInput(f"split: expected a share between 0 and 1, got {split}")
         if config.plain and facts < outputs:
-            raise BadInput(f"a plain model says {outputs} targets, and there are only {facts} facts")
+            raise BadInput(f"a base model has {outputs} targets, and there are only {facts} features")
         self.config = config
         self.node_features = node_features
         self.facts = facts
@@ -85,7 +85,7 @@ class Network(nn.Module):  # type: ignore[misc]
         if config.plain:
             nn.init.zeros_(self.mlp[-1].weight)
             nn.init.zeros_(self.mlp[-1].bias)
-            # How far the plain model is off, of each target: kept with the weights.
+            # Residual scale: typical error of the base model per target, stored with the weights.
             self.register_buffer("doubt", torch.ones(outputs))
 
     def _sizes(self, fixed: int | None) -> list[tuple[int, int]]:

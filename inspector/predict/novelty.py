@@ -1,9 +1,8 @@
-"""How far a workload lies from those that an inspector learned from.
+"""Novelty: the distance of a workload from the training workloads of an inspector.
 
-A workload is a point whose coordinates are its facts, each in standard deviations of the training rows. The distance of
-two is the root mean square of the difference over the facts that both know. What counts as near is what the training
-rows say themselves: how far each lies from the nearest row of another family of models, because that is how far an
-inspector has to reach when it is asked about a new one.
+A workload is a point whose coordinates are its features in standard deviations of the training rows. The distance of
+two is the root mean square difference over the features that both have. Limits come from the training rows: how far
+each lies from the nearest row of another model family, because predictions are asked for new families.
 """
 
 from __future__ import annotations

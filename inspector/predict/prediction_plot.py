@@ -20,7 +20,6 @@ from driple.inspector.predict.prediction_text import processor_name, resource_na
 from driple.inspector.predict.what_if import TITLES, coordinate, first_role, varied
 
 COLOURS = ("#1f4e79", "#f4a259", "#5b8e7d", "#8c5e8c", "#bc4b51", "#7a7a7a", "#3a86c8", "#c9a227")
-GREY = "#777777"
 CYCLES = 3
 """Of the slowest resource, that the picture of one answer shows."""
 

@@ -24,7 +24,7 @@ from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import TrainingState
 
 ORDER, DROPOUT = 1, 2
-"""What random numbers of an epoch are for."""
+"""Purposes of random numbers in an epoch."""
 LOOKED_AT = 64
 """Rows of a batch that nothing is learned from."""
 

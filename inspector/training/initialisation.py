@@ -1,4 +1,4 @@
-"""Where a training begins: a plain model, and a network that adds nothing to it or what was learned elsewhere."""
+"""The start of a training: a base model, and a network with initial weights or those of a source."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ FloatArray: TypeAlias = NDArray[np.float64]
 LEAST_DOUBT = 1e-3
 """Deviations."""
 DIGITS = 5
-"""Of what is kept of training rows, in deviations."""
+"""Decimal digits of the stored out-of-fold predictions."""
 START, AGAIN = 3, 4
-"""What random numbers are for: first weights, and the draw of a plain model that is fitted again."""
+"""Purposes of random numbers: initial weights, and the bootstrap of the final base model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """A network of an ensemble, ready to learn."""
+    """A network of an ensemble, ready to be trained."""
 
     learner: Trainable
     plain: BaseModel | None
@@ -46,7 +46,7 @@ class Begun:
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """How a network that learned elsewhere is tuned."""
+    """How a source network is fine-tuned."""
 
     source: Source
     tune: str = "half"
@@ -67,16 +67,9 @@ def start(
     seed: int,
     transfer: Transfer | None,
 ) -> Begun:
-    """A network with its first weights, and the rows as it sees them.
+    """A network with its initial weights, and the rows with its base predictions.
 
-    Args:
-        member: its number in the ensemble.
-        config: what network.
-        preparation: of its inputs.
-        rows: to train on, and to validate by.
-        split: by which they were taken.
-        seed: of what is drawn.
-        transfer: what was learned elsewhere.
+    Args as `train_inspector`; `member` is the number in the ensemble, `rows` are to train on and to validate by.
     """
     with repeatable():
         torch.manual_seed(seed_of(seed, member, START))
@@ -101,9 +94,9 @@ def start(
 def fit_plain(
     member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: SourceModel | None
 ) -> tuple[BaseModel, FloatArray]:
-    """The plain model of a network, and what it says of the rows without their own folds.
+    """The base model of a network, and its out-of-fold predictions.
 
-    Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
+    Networks of an ensemble must differ where they are unsure: all but the first have a bootstrapped base model.
     """
     facts, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("raw_facts", "truth"))
     families, jobs = ([each for part in parts for each in getattr(part, name)] for name in ("families", "jobs"))
@@ -111,7 +104,7 @@ def fit_plain(
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
     folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    # Rows that were not drawn come too, without their targets, so that of them, too, is said what their fold is not in.
+    # Rows that were not drawn come too, without targets, so that they also get out-of-fold predictions.
     order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
     known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
     with solver_threads(count):
@@ -124,7 +117,7 @@ def fit_plain(
 
 
 def doubt_of(said: FloatArray, rows: Prepared) -> FloatArray:
-    """How far what was said [n, 12] is typically off: the median of each target; 1 deviation where nothing is known."""
+    """Median absolute error of predictions [n, T] per target; 1 deviation where no value is known."""
     known = rows.mask.numpy() > 0
     errors = np.abs(said - rows.targets.numpy())
     return np.array(
@@ -143,7 +136,7 @@ def refit_plain(
     seed: int,
     transfer: Transfer | None,
 ) -> BaseModel:
-    """The plain model once more, of the validation rows too: nothing is left to be chosen by them."""
+    """The final base model, fitted to the validation rows too: nothing is left to be chosen by them."""
     with repeatable():
         torch.manual_seed(seed_of(seed, member, AGAIN))
         elsewhere = None if transfer is None else transfer.source.elsewhere(member)
@@ -184,7 +177,7 @@ def same_network(config: InspectorConfig, source: Source) -> None:
 
 
 def _structure(config: InspectorConfig) -> dict[str, Any]:
-    """What makes a network the kind it is. How it is trained, and how many there are, does not."""
+    """The choices that determine the structure of a network."""
     plain = to_plain(config)
     network = plain.pop("network")
     for name in ("preset", "ensemble", "training"):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import scipy.linalg  # noqa: F401
-import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
+import scipy.optimize  # noqa: F401  loaded before the clock runs
 
 from driple.contracts.formats.inspector import state_name
 from driple.contracts.json_values import to_plain
@@ -178,7 +178,7 @@ def _fingerprint(
     transfer: Transfer | None,
     execution: str,
 ) -> Mapping[str, Any]:
-    """What a state must agree with. A training may go on for longer than was first asked, and with more networks."""
+    """What a resumed state must agree with; epochs and ensemble may grow."""
     plain = to_plain(config)
     for name in ("epochs", "patience"):
         del plain["training"][name]

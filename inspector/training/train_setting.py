@@ -120,7 +120,7 @@ def train(
         RunFailed: a file cannot be written.
         KeyboardInterrupt: Ctrl-C came before there was anything to keep.
     """
-    job = _Job(setting, Path(datasets), Path(output), role, split, seed, progress, say)
+    job = _Job(setting, Path(datasets), Path(output), role, split, seed, progress, say or _silent)
     found = given(config, settings, preset=preset, ensemble=ensemble, epochs=epochs, tune_part=tune_part)
     check(found, transfer_from, compare_scratch, tune)
     with _loaded(found):
@@ -149,7 +149,7 @@ def evaluate_inspector(
     """
     from driple.inspector.model.inspector_folder import load
 
-    job = _Job(setting, Path(datasets), Path(output), role, split, 0, None, say)
+    job = _Job(setting, Path(datasets), Path(output), role, split, say=say or _silent)
     examples = job.read()
     inspector = load(job.folder)
     about: dict[str, Any] = {"training": dict(inspector.training)}
@@ -231,26 +231,30 @@ def _file_error(error: OSError) -> RunFailed:
     return RunFailed(f"{error.filename2 or error.filename}: {error.strerror}")
 
 
+def _silent(line: str) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, eq=False)
 class _Job:
     """A training with its arguments."""
 
-    def __init__(
-        self,
-        setting: str,
-        datasets: Path,
-        output: Path,
-        role: str,
-        split: str | None,
-        seed: int,
-        progress: Progress | None,
-        say: Say | None,
-    ) -> None:
-        self.setting = str(Setting.parse(setting))
-        self.datasets, self.output, self.role, self.seed = datasets, output, role, seed
-        self.split = split
-        self.folder = output / folder_name(self.setting, role)
-        self.progress = progress
-        self.say: Say = say or (lambda line: None)
+    name: str
+    datasets: Path
+    output: Path
+    role: str
+    split: str | None
+    seed: int = 0
+    progress: Progress | None = None
+    say: Say = _silent
+
+    @property
+    def setting(self) -> str:
+        return str(Setting.parse(self.name))
+
+    @property
+    def folder(self) -> Path:
+        return self.output / folder_name(self.setting, self.role)
 
     def read(self) -> Examples:
         from driple.inspector.data.dataset_rows import read_examples
@@ -302,6 +306,7 @@ class _Job:
         self, examples: Examples, full: TrainConfig, transfer: Transfer | None, compare_scratch: bool, resume: bool
     ) -> TrainResult:
         from driple.inspector.model.inspector_folder import save
+        from driple.inspector.model.model_config import changed
         from driple.inspector.model.training_rows import TrainingRows, save_rows
         from driple.inspector.training.interrupts import DeferredInterrupt
 
@@ -311,8 +316,10 @@ class _Job:
         for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
             left.unlink()
         try:
-            if compare_scratch:
-                self._warm_up(examples, full)
+            if compare_scratch:  # the first of a comparison would pay for what is loaded or set up only then
+                once = dataclasses.replace(full, model=changed(full.model, epochs=1, ensemble=1))
+                if dataclasses.replace(self, progress=None)._learn(examples, once, None, None, False).interrupted:
+                    raise KeyboardInterrupt
             trained = self._learn(examples, full, transfer, states, resume)
         except KeyboardInterrupt:
             kept = "; --resume goes on" if any(states.glob("*.safetensors")) else ""
@@ -361,17 +368,6 @@ class _Job:
             about["transfer"] |= compare(trained.fits, scratch.fits)
             others["scratch"] = lambda rows: scratch.inspector.predict(rows, full.machine.execution)[0]
         return self.report(trained.inspector, examples, full, about, others)
-
-    def _warm_up(self, examples: Examples, full: TrainConfig) -> None:
-        """Does everything once: the first of a comparison would pay for what is loaded or set up only then."""
-        from driple.inspector.model.model_config import changed
-        from driple.inspector.training.train_inspector import train_inspector
-
-        once = train_inspector(
-            examples, changed(full.model, epochs=1, ensemble=1), split=self.split or "", **vars(full.machine)
-        )
-        if once.interrupted:
-            raise KeyboardInterrupt
 
     def _learn(
         self, examples: Examples, full: TrainConfig, transfer: Transfer | None, states: Path | None, resume: bool

@@ -1,4 +1,4 @@
-"""Where a training stands, in one file, so that it can go on after any end.
+"""The state of a training in one file, so that it can be resumed.
 
 One safetensors file, its plain values in the file's own metadata: two files could be of two moments. Written beside and
 moved into place.
@@ -22,7 +22,7 @@ class TrainingState:
     """A training after a whole epoch."""
 
     fingerprint: Mapping[str, Any]
-    """What was trained on what, and how: a state of something else is not gone on with."""
+    """Dataset and choices of the training; a state with another fingerprint is not resumed."""
     history: list[dict[str, float]]
     """A row for each epoch; row 0 is before the first step."""
     best_epoch: int

@@ -1,4 +1,4 @@
-"""Where a transfer starts: the inspector of another setting, by name or folder, or a published checkpoint."""
+"""The source of a transfer: the inspector of another setting, by name or folder, or a published checkpoint."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ ALLOW = "--set transfer.allow_other_setting=true"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """What was learned elsewhere."""
+    """A trained network to start from."""
 
     config: InspectorConfig
     preparation: Preparation | None
-    """How it sees its inputs; None for a published checkpoint, which sees them raw."""
+    """Its scalers; None for a published checkpoint, which takes raw inputs."""
     states: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Weights of its networks."""
     plains: tuple[BaseModel, ...] | None = field(default=None, repr=False)
-    """What these add to."""
+    """The base models of its networks."""
     layer_split: float | None
     about: Mapping[str, Any]
     """For inspector.json and reports."""
     folder: Path | None = None
-    """Of its inspector; None for a published checkpoint."""
+    """Folder of its inspector; None for a published checkpoint."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Source:
         return self.preparation.targets.columns
 
     def elsewhere(self, member: int) -> SourceModel | None:
-        """The plain model of one of its networks; None where it has none."""
+        """The base model of one of its networks; None where it has none."""
         if self.plains is None or self.preparation is None:
             return None
         scales = self.preparation.facts, self.preparation.targets
@@ -55,14 +55,14 @@ class Source:
 
 
 def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
-    """What `--transfer-from` names.
+    """The source that `--transfer-from` names.
 
     Args:
         text: a setting whose inspector is in `output`, a folder with an inspector, or a published checkpoint.
         output: where inspectors are.
         setting: of the inspector that is to be made.
         role: of it.
-        allow_other: take one whose setting is not what was said, of another role, or from CPUs to GPUs or back.
+        allow_other: allow a source with a different setting, role or device.
 
     Raises:
         BadInput: there is none, it cannot be read, or it is not what was asked for.

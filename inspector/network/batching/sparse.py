@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,13 +98,6 @@ class SparseGraphs:
         # Less the largest of its graph, so that exp stays in range; a constant, as far as gradients go.
         largest = self.pool_max(x.detach())
         return self.pool_sum((x - self.spread(largest)).exp()).log() + largest
-
-    def looks(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        def look(query: Tensor) -> Tensor:
-            scores = (x * self.spread(query)).sum(-1, keepdim=True)
-            return self.weighted_sum(self.softmax(scores), x)
-
-        return look
 
     def softmax(self, scores: Tensor) -> Tensor:
         return (scores - self.spread(self.pool_logsumexp(scores))).exp()

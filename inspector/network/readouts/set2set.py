@@ -36,6 +36,12 @@ class Set2SetReadout(nn.Module):  # type: ignore[misc]
         return set2set(graphs, x, self.lstm, [depth(self.steps, nodes) for nodes in graphs.counts])
 
 
+def attended(graphs: Graphs, x: Tensor, query: Tensor) -> Tensor:
+    """[B, F]: the sum of x over the nodes, weighted by the softmax of x . query."""
+    scores = (x * graphs.spread(query)).sum(-1, keepdim=True)
+    return graphs.weighted_sum(graphs.softmax(scores), x)
+
+
 def set2set(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) -> Tensor:
     """q* of each graph after its own number of steps."""
     for quick in FAST_SET2SETS:
@@ -49,13 +55,12 @@ def set2set(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) 
     bias = lstm.bias_ih + lstm.bias_hh
     found = x.new_zeros(len(steps), 2 * size)
     memory = x.new_zeros(len(steps), size)
-    look = graphs.looks(x)
     shortest = min(steps)
     for step in range(max(steps)):
         enter, forget, candidate, leave = linear(found, weight, bias).chunk(4, dim=-1)
         memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
         query = leave.sigmoid() * memory.tanh()
-        after = torch.cat([query, look(query)], dim=-1)
+        after = torch.cat([query, attended(graphs, x, query)], dim=-1)
         if step >= shortest:  # a graph that is done keeps its q*; its memory is not asked again
             going_on = torch.tensor([step < own for own in steps], device=x.device)
             after = torch.where(going_on[:, None], after, found)

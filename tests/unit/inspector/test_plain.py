@@ -77,7 +77,7 @@ def test_it_travels_as_plain_values() -> None:
         dataclasses.replace(plain, ridges=(None, *plain.ridges[1:]))
     with pytest.raises(BadInput, match="together at most 1"):
         dataclasses.replace(plain, shares=((0.5, 0.6, 0.0, 0.0), *plain.shares[1:]))
-    with pytest.raises(BadInput, match="a least that is more than the greatest"):
+    with pytest.raises(BadInput, match="a lowest value above the highest"):
         dataclasses.replace(plain, lowest=(plain.highest[0] + 1, *plain.lowest[1:]))
     with pytest.raises(BadInput, match="a reach from 0 to 1"):
         dataclasses.replace(plain, reach=(1.5, *plain.reach[1:]))
@@ -167,7 +167,7 @@ def test_few_rows_of_a_setting_go_by_what_another_one_taught() -> None:
 
 def test_moved_needs_a_place_to_come_from() -> None:
     plain, *_ = fitted()
-    with pytest.raises(BadInput, match="not said from where"):
+    with pytest.raises(BadInput, match="no source model is stored"):
         dataclasses.replace(plain, shares=((0.0, 0.0, 0.0, 1.0), *plain.shares[1:]))
 
 

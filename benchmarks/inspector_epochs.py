@@ -23,17 +23,18 @@ from typing import Any
 
 import torch
 from inspector_peer import published_network
+from published_recipe_kernels import install
+from published_recipe_kernels.kernel_library import SWITCH, library
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from driple.contracts.run_dir import replacing
 from driple.inspector.data.node_features import NAMES
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 from driple.inspector.model.model_config import PRESETS
 from driple.inspector.model.published_checkpoint import OUR_NAME
 from driple.inspector.network.batching.dense import DenseGraphs
 from driple.inspector.network.graph_network import Network
-from driple.inspector.network.native.kernel_library import SWITCH, library
 
 SIZES, TRAIN, VALIDATE, BATCH, PREDICTIONS = (100, 20), 192, 64, 32, 20
 FEATURES, OUTPUTS = 3, 12
@@ -100,6 +101,7 @@ class Contestant:
 
 def contestants(checkout: Path | None) -> list[Contestant]:
     """All with the same first weights."""
+    install()
     ours = [Network(PAPER.network, FEATURES, 0, OUTPUTS) for _ in range(2)]
     found = [Contestant(PLAIN, ours[0])]
     if checkout:
@@ -141,7 +143,7 @@ def measure(nodes: int, checkout: Path | None, rounds: int) -> tuple[list[Contes
 
 def ours_ms(nodes: int, rounds: int) -> list[float]:
     """Of preset `driple`: of each round the median ms for one graph of so many nodes, with its facts."""
-    config, features, facts = PRESETS["driple"].network, len(NAMES["driple"]), len(FACTS) + OUTPUTS
+    config, features, facts = PRESETS["driple"].network, len(NAMES["driple"]), len(WORKLOAD_FEATURES) + OUTPUTS
     network = Network(config, features, facts, OUTPUTS).eval()
     single = batch_of(1, nodes, torch.Generator().manual_seed(nodes)).graphs
     graphs = DenseGraphs(torch.rand(1, nodes, features), single.adjacency, [nodes])

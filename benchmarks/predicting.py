@@ -22,8 +22,8 @@ from typing import Any
 from pages import machine, parser_of, publish
 
 from driple.contracts.setting import Setting
-from driple.inspector.predict.predictor import Oracle
-from driple.inspector.predict.request import Asked, questions
+from driple.inspector.predict.predictor import Inspector
+from driple.inspector.predict.request import PredictionRequest, queries
 from driple.pipeline.graph.public import forget_wirings, read_graph
 
 SETTING = "cpu-p2w2-1g"
@@ -52,8 +52,10 @@ def measure(rounds: int, inspectors: Path) -> dict[str, Any]:
         made = ["--model", *MODELS, "--setting", SETTING, "--out", str(folder)]
         command(sys.executable, "-m", "driple.workloads.cli", "graph", *made)
         files = {model: folder / f"{model}.parquet" for model in MODELS}
-        oracle = Oracle(inspectors / SETTING, Path("datasets"))
-        asked = {m: questions(Asked(settings=(Setting.parse(SETTING),), graph=path)) for m, path in files.items()}
+        oracle = Inspector(inspectors / SETTING, Path("datasets"))
+        asked = {
+            m: queries(PredictionRequest(settings=(Setting.parse(SETTING),), graph=path)) for m, path in files.items()
+        }
         predict = str(Path(sys.executable).with_name("driple-predict"))
         options = ["--setting", SETTING, "--inspectors", str(inspectors), "--graph"]
         lines = {BASELINE: [sys.executable, "-c", "import torch"]}
@@ -65,7 +67,7 @@ def measure(rounds: int, inspectors: Path) -> dict[str, Any]:
                 graph = read_graph(path)
                 forget_wirings()  # what was grouped once is kept
                 ask = asked[model]
-                took = seconds(lambda ask=ask, graph=graph: oracle.answer(ask, lambda _: graph))  # type: ignore[misc]
+                took = seconds(lambda ask=ask, graph=graph: oracle.answer(ask, [graph] * len(ask)))  # type: ignore[misc]
                 warm.setdefault(f"{model}, {len(graph.ops)} ops", []).append(1000 * took)
     return {"cold_s": cold, "warm_ms": warm}
 
@@ -118,7 +120,7 @@ def main() -> None:
         "machine": machine(),
         "date": str(date.today()),
         "rounds": options.rounds,
-        "networks": Oracle(options.inspectors / SETTING, Path("datasets")).about.networks,
+        "networks": Inspector(options.inspectors / SETTING, Path("datasets")).info.networks,
         **measure(options.rounds, options.inspectors),
     }
     publish(found, markdown(found), options)

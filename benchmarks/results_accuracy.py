@@ -13,7 +13,7 @@ from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation import baselines
 from driple.inspector.model.training_rows import TrainingRows
-from driple.inspector.predict.novelty import Neighbourhood
+from driple.inspector.predict.novelty import TrainingRegion
 from driple.inspector.training.train_inspector import Trained
 
 SEEDS = {"architecture": 5, "random": 2}
@@ -61,13 +61,13 @@ def _compared(examples: Examples, split: str, seeds: int) -> dict[str, Any]:
 def _by_nearness(examples: Examples, split: str, trained: Trained) -> list[dict[str, Any]]:
     """Of each test workload: how far from the training rows, and the mean of |log(predicted / true)| over targets."""
     test = examples.side(split, "test")
-    places = Neighbourhood(TrainingRows.of(examples, split), trained.inspector.preparation.facts)
+    places = TrainingRegion(TrainingRows.of(examples, split), trained.inspector.preparation.facts)
     true, predicted = test.targets(), trained.inspector.predict(test)[0]
     there = ~np.isnan(true) & ~np.isnan(predicted) & (true > 0) & (predicted > 0)
     logs = np.abs(np.log(np.where(there, predicted, 1.0) / np.where(there, true, 1.0)))
     found = []
     for item, error, count in zip(test.items, logs.sum(axis=1), there.sum(axis=1), strict=True):
-        near = places.near(item)
+        near = places.novelty_of(item)
         row = {"model": item.workload["model"], "distance": near.distance, "verdict": near.verdict}
         found.append({**row, "error": float(error / max(count, 1))})
     return found

@@ -12,7 +12,9 @@ from typing import Any
 from results_contest import contestants, figures, overall, say, settings_in
 
 from driple.inspector.data.dataset_rows import read_examples
-from driple.inspector.model.model_config import GRUS, LAYERS, READOUTS, changed
+from driple.inspector.model.model_config import GRUS, changed
+from driple.inspector.network.layers.registry import LAYERS
+from driple.inspector.network.readouts.registry import READOUTS
 from driple.inspector.training.train_inspector import train_inspector
 
 SEEDS = 2

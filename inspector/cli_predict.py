@@ -1,4 +1,4 @@
-"""driple-predict: the 12 metrics of a model that has never run."""
+"""driple-predict: the resource use of a training job that has never run."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
-from driple.contracts.errors import BadInput, BadSetting, UnknownName
+from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, OPTIMISERS
 
 if TYPE_CHECKING:
-    from driple.inspector.predict.prediction import Answer
-    from driple.pipeline.graph.public import OpGraph
+    from driple.inspector.predict.prediction import Predictions
 
 UNUSED = ("matplotlib", "pandas")
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Predicts.
+    """Parses arguments, calls `predict` and prints.
 
     Returns:
         0 done; 1 a graph could not be made; 2 bad input.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = vars(_parser().parse_args(argv))
     _give_back_the_model(arguments)
-    settings = _settings(arguments.setting)
-    sizes, updates = _sizes(arguments.batch_size), _updates(arguments.update)
-    require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and kept
+    as_json, plot, _ = (arguments.pop(name) for name in ("json", "plot", "version"))
+    arguments["batch_size"] = _sizes(arguments["batch_size"])
+    require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and cached
     alone = argv is None
     if alone:
         gc.disable()  # a tenth of what the imports take, in a process that ends soon
     with _without(*(UNUSED if alone else ())):
-        answers = _answers(arguments, settings, sizes, updates)
-    if arguments.plot is not None:
-        _plot(arguments.plot, answers)
-    if arguments.json:
-        from driple.inspector.predict.prediction import to_json
+        # Only now: --help must not wait for what the work needs.
+        from driple.inspector.predict.predict_workload import predict
 
-        print(json.dumps(to_json(answers), indent=1, allow_nan=False))
+        found = predict(**arguments, say=_say)
+    if plot is not None:
+        _plot(plot, found)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1, allow_nan=False))
         return 0
-    print("\n".join(map(printable, _lines(answers))))
-    if arguments.plot is not None:
-        print(f"\n-> {printable(str(arguments.plot))}")
+    print("\n".join(map(printable, str(found).splitlines())))
+    if plot is not None:
+        print(f"\n-> {printable(str(plot))}")
     return 0
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-predict",
-        description="Predict the 12 burst-idle-burst metrics of a training job that has never run, from its graph.\n"
-        "Several settings, batch sizes or update modes give a table of what-ifs. docs/guides/predicting.md has more.",
+        description="Predict burst and idle times, burst levels and the step time of a training job that has never\n"
+        "run, from its graph. Several settings, batch sizes or update modes give a table that compares them.",
         example="driple-predict --setting cpu-p2w2-1g resnet56 --batch-size 64 --update sync",
     )
     add = parser.add_argument
@@ -70,7 +70,7 @@ def _parser() -> CommandParser:
         action="extend",
         required=True,
         metavar="NAME",
-        help="on what it would run: v100-p1w2-pcie; or several",
+        help="the setting it would run on, such as v100-p1w2-pcie; or several",
     )
     add(
         "--batch-size",
@@ -78,13 +78,13 @@ def _parser() -> CommandParser:
         action="extend",
         default=[],
         metavar="N",
-        help="examples a worker takes in a step (32); or several",
+        help="examples per worker and step (default: 32); or several",
     )
-    add("--update", nargs="+", action="extend", default=[], metavar="MODE", help="sync, async, or both (sync)")
-    add("--inspectors", type=Path, default=Path("inspectors"), metavar="DIR", help="(default: %(default)s)")
+    add("--update", nargs="+", action="extend", default=[], metavar="MODE", help="sync, async, or both (default: sync)")
+    add("--inspectors", type=Path, metavar="DIR", help="(default: ./inspectors, then those installed with driple)")
     add("--role", choices=("worker", "ps"), default="worker", help="whose metrics (default: %(default)s)")
-    add("--json", action="store_true", help="as JSON, in base units")
-    add("--plot", type=Path, metavar="FILE.png", help="also a picture")
+    add("--json", action="store_true", help="print JSON, in base units")
+    add("--plot", type=Path, metavar="FILE.png", help="also draw a picture")
     _model_options(parser.add_argument_group("the model"))
     more = parser.add_argument_group("where things are")
     more.add_argument(
@@ -92,9 +92,9 @@ def _parser() -> CommandParser:
         type=Path,
         default=Path("datasets"),
         metavar="DIR",
-        help="for the training rows of an inspector that does not have them beside it (default: %(default)s)",
+        help="where the training rows of an inspector are looked up if it has none beside it (default: %(default)s)",
     )
-    more.add_argument("--fresh", action="store_true", help="make the graph anew, even if it is in the cache")
+    more.add_argument("--fresh", action="store_true", help="build the graph again, even if it is cached or stored")
     return parser
 
 
@@ -110,19 +110,16 @@ def _model_options(group: argparse._ArgumentGroup) -> None:
     add("--sharding", choices=SHARDINGS, help="of variables over servers (balanced)")
 
 
-def _give_back_the_model(arguments: argparse.Namespace) -> None:
-    """An option that takes several values takes the model's name too, if that comes right after it."""
-    if arguments.model is not None or arguments.graph is not None or arguments.code is not None:
+def _give_back_the_model(arguments: dict[str, Any]) -> None:
+    """An option that takes several values also takes the name of the model, if it comes right after it."""
+    if any(arguments[name] is not None for name in ("model", "graph", "code")):
         return
-    for values, fits in (
-        (arguments.setting, _is_setting),
-        (arguments.batch_size, str.isdigit),
-        (arguments.update, UPDATES.__contains__),
-    ):
+    for name, fits in (("setting", _is_setting), ("batch_size", str.isdigit), ("update", UPDATES.__contains__)):
+        values = arguments[name]
         others = [value for value in values if not fits(value)]
         if len(others) == 1 and len(values) > 1:
             values.remove(others[0])
-            arguments.model = others[0]
+            arguments["model"] = others[0]
             return
 
 
@@ -134,77 +131,19 @@ def _is_setting(text: str) -> bool:
     return True
 
 
-def _settings(texts: Sequence[str]) -> tuple[Setting, ...]:
-    return tuple(dict.fromkeys(Setting.parse(text) for text in texts))
-
-
-def _sizes(texts: Sequence[str]) -> tuple[int, ...]:
+def _sizes(texts: Sequence[str]) -> list[int]:
     for text in texts:
         if not (text.isascii() and text.isdigit() and 0 < len(text) < 10):
             raise BadInput(f"--batch-size: expected whole numbers below 10^9, got {text!r}")
-    return tuple(dict.fromkeys(map(int, texts)))
+    return list(map(int, texts))
 
 
-def _updates(texts: Sequence[str]) -> tuple[str, ...]:
-    for text in texts:
-        if text not in UPDATES:
-            raise UnknownName("update", text, UPDATES)
-    return tuple(dict.fromkeys(texts))
-
-
-def _answers(
-    arguments: argparse.Namespace, settings: tuple[Setting, ...], sizes: tuple[int, ...], updates: tuple[str, ...]
-) -> list[Answer]:
-    # Only now: --help must not wait for what the work needs.
-    from driple.inspector.model import store
-    from driple.inspector.predict import graph_cache, request
-
-    own = ":" in (arguments.model or "")
-    asked = request.Asked(
-        settings=settings,
-        model=None if own else arguments.model,
-        graph=arguments.graph,
-        code=arguments.model if own else arguments.code,
-        batch_sizes=sizes,
-        updates=updates,
-        dataset=arguments.dataset,
-        size=arguments.size,
-        width=arguments.width,
-        optimiser=arguments.optimiser,
-        sharding=arguments.sharding,
-        graph_device=arguments.graph_device,
-    )
-    questions = request.questions(asked)
-    folders = {str(one): store.find(arguments.inspectors, str(one), arguments.role) for one in settings}
-    files = request.read_files(questions)
-    wanted = [one.source for one in questions if isinstance(one.source, graph_cache.Wanted)]
-    made = graph_cache.graphs_of(wanted, graph_cache.cache_folder(), say=_say, fresh=arguments.fresh)
-
-    def graph_of(question: request.Question) -> OpGraph:
-        source = question.source
-        return files[source] if isinstance(source, request.File) else made[source]
-
-    from driple.inspector.predict.predictor import answers
-
-    return answers(questions, folders, arguments.datasets, graph_of)
-
-
-def _lines(answers: Sequence[Answer]) -> list[str]:
-    if len(answers) == 1:
-        from driple.inspector.predict import prediction_text
-
-        return prediction_text.one(answers[0])
-    from driple.inspector.predict import what_if
-
-    return what_if.lines(answers)
-
-
-def _plot(path: Path, answers: Sequence[Answer]) -> None:
+def _plot(path: Path, found: Predictions) -> None:
     try:
         from driple.inspector.predict.prediction_plot import draw
     except ImportError:
         raise BadInput("--plot: matplotlib is not installed: pip install 'driple[pipeline]'") from None
-    draw(path, answers)
+    draw(path, found)
 
 
 def _say(line: str) -> None:
@@ -212,7 +151,7 @@ def _say(line: str) -> None:
 
 
 class _Refuse:
-    """Stands before all that find modules, and finds that these are not there."""
+    """An import finder that reports these modules as not installed."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -224,7 +163,7 @@ class _Refuse:
 
 @contextmanager
 def _without(*names: str) -> Iterator[None]:
-    """Lets the import of these fail.
+    """Makes the import of these modules fail.
 
     igraph imports matplotlib and pyarrow pandas, where there are such, for what we never ask of them: a third of the
     time from the shell to the answer. igraph would miss it for the rest of the process, so only a process that is ours

@@ -1,19 +1,15 @@
-"""The law of costs: a time is a sum of amounts of work, each times a rate that is never negative.
+"""The cost model: a time is a sum of amounts of work, each times a rate that is never negative.
 
     seconds = sum over amounts i of rate_i * amount_i        rate_i >= 0
 
-Amounts are those of the graph: FLOPs, bytes and number of ops by class, bytes that come from the server that gives
-most, bytes sent, and one for each step. Twice the work is twice the time, also for a graph far larger than all that
-were seen, which no regression on logarithms knows. Amounts of the whole graph count three times: always, only with
-synchronous and only with asynchronous updates. Amounts of one class count up to the greatest of the training rows: what
-few rows say of a class would else be drawn out to graphs with a hundred times as much of it.
+Amounts come from the graph: FLOPs, bytes and ops by class, bytes from the busiest server, bytes sent, and a constant.
+Twice the work is twice the time, also for a graph far larger than the training graphs. Amounts of the whole graph have
+three rates: always, with synchronous and with asynchronous updates. Amounts of one op class are capped at the greatest
+training amount. The level of a network burst is bytes per step / busy seconds, and busy seconds are such a sum; other
+levels have no cost model.
 
-How high a network burst is, is no sum. But how long the link is busy in a step is one, and the bytes that cross in a
-step are known: height = bytes / busy seconds. Of the height of other bursts there is no law.
-
-Rates are those that make relative errors least, themselves and not their squares, so that a few rows that follow
-another law (a burst shorter than a sample) do not bend it for all: non-negative least squares, again with each row
-weighted by one over its error. A penalty is against large rates, the more so the more special they are.
+Rates minimise relative absolute errors, so that the model is robust to outlier rows: reweighted non-negative least
+squares with a penalty that grows with how special a rate is.
 """
 
 from __future__ import annotations
@@ -26,21 +22,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, COLUMNS, DURATION, TARGETS
+from driple.contracts.metrics import COLUMNS, DURATION, LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
 from driple.inspector.data.node_features import KILOBYTE
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
-"""What is received counts by the server that gives most: a step waits for that one."""
+"""Received bytes count by the busiest server, for which a step waits."""
 AMOUNTS: tuple[str, ...] = tuple(
     name
-    for name in FACTS
+    for name in WORKLOAD_FEATURES
     if name.startswith("log_") and name.endswith(("_ops", "_kilobytes", "_megaflops")) and name not in _NOT_WORK
 )
-"""Facts that are log1p of an amount of work."""
+"""Features that are log1p of an amount of work."""
 GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_busiest_kilobytes", "log_sent_kilobytes")
 """Amounts of the whole graph."""
 OF_A_CLASS = 30.0
@@ -49,7 +45,7 @@ OF_A_MODE = 10.0
 graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 TURNS = 4
-"""Solutions until the weights of rows have settled."""
+"""Iterations of the reweighted least squares."""
 _SMALL = 0.2
 """Share of the median time up to which errors count as if of that: relative errors of next to nothing say nothing."""
 _EXACT = 0.05
@@ -57,86 +53,82 @@ _EXACT = 0.05
 _FEWEST = 8
 
 _CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
-_BYTES = {
-    place: FACTS.index(_CROSSING[target.resource.key])
-    for place, target in enumerate(TARGETS)
-    if target.metric is AMOUNT and target.resource is not None and target.resource.key in _CROSSING
-}
-"""Heights that a law is of, by place: the fact that says the bytes of a step."""
-_TIMES = frozenset(place for place, target in enumerate(TARGETS) if target.kind == DURATION)
+"""Resources whose burst level has a cost model: the feature with the bytes of a step."""
 
 
 @dataclass(frozen=True)
-class CostLaw:
-    """Rates of the 12 targets, learned on training rows."""
+class CostModel:
+    """Rates of each target, fitted on training rows."""
 
     amounts: tuple[str, ...]
-    """Facts that they are rates of."""
+    """Features that the rates belong to."""
     usual: tuple[float, ...]
-    """Mean of each of these facts over the training rows: what counts where one is unknown."""
+    """Mean of each feature over the training rows, used where it is unknown."""
     greatest: tuple[float, ...]
     """Amount of each in a training row."""
     rates: tuple[tuple[float, ...] | None, ...]
-    """[12][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
+    """[T][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
 
     def __post_init__(self) -> None:
-        if len(self.rates) != len(COLUMNS):
-            raise BadInput(f"law of costs: rates of {len(self.rates)} targets, expected {len(COLUMNS)}")
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
-            raise BadInput(f"law of costs: expected usual and greatest of each of {len(self.amounts)} amounts")
+            raise BadInput(f"cost model: expected usual and greatest of each of {len(self.amounts)} amounts")
         for name in self.amounts:
             if name not in AMOUNTS or self.amounts.count(name) > 1:
-                raise BadInput(f"law of costs: no such amount {name!r}, or twice; train again")
+                raise BadInput(f"cost model: no such amount {name!r}, or twice; train again")
         if min(self.greatest, default=0.0) < 0 or any(rates and min(rates) < 0 for rates in self.rates):
-            raise BadInput("law of costs: negative rates or amounts")
+            raise BadInput("cost model: negative rates or amounts")
         expected = len(_special(self.amounts))
         if any(rates is not None and len(rates) != expected for rates in self.rates):
-            raise BadInput(f"law of costs: expected {expected} rates of each target")
+            raise BadInput(f"cost model: expected {expected} rates of each target")
 
-    def estimate(self, facts: FloatArray) -> FloatArray:
-        """[n, 12] in the targets' own units, from facts [n, len(FACTS)]; NaN where the law says nothing."""
+    def estimate(self, facts: FloatArray, columns: Sequence[str] = COLUMNS) -> FloatArray:
+        """[n, columns] in the targets' own units, NaN where there is no estimate; facts are [n, WORKLOAD_FEATURES]."""
         greatest = np.where(_general(self.amounts)[1:], np.inf, self.greatest)
         work = _work(facts, self.amounts, np.asarray(self.usual), greatest)
-        found = np.full((len(facts), len(COLUMNS)), np.nan)
-        for place, rates in enumerate(self.rates):
+        found = np.full((len(facts), len(columns)), np.nan)
+        for place, (column, rates) in enumerate(zip(columns, self.rates, strict=True)):
             if rates is not None:
-                found[:, place] = _turned(place, work @ np.asarray(rates), facts)
+                found[:, place] = _turned(column, work @ np.asarray(rates), facts)
         return found
 
     @classmethod
-    def fit(cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64]) -> tuple[CostLaw, FloatArray]:
-        """The law of training rows, and what laws without a row's own fold say of it.
+    def fit(
+        cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64], columns: Sequence[str] = COLUMNS
+    ) -> tuple[CostModel, FloatArray]:
+        """Fits the model; also returns the out-of-fold estimate of each training row.
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
-            targets: [n, 12] in their own units, NaN where null.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
+            targets: [n, columns] in their own units, NaN where null.
             folds: [n], which rows are held back together.
+            columns: names of the targets.
         """
-        varied = [name for name in AMOUNTS if np.nanmax(facts[:, FACTS.index(name)], initial=0.0) > 0]
-        usual = np.nanmean(facts[:, [FACTS.index(name) for name in varied]], axis=0)
+        varied = [name for name in AMOUNTS if np.nanmax(facts[:, WORKLOAD_FEATURES.index(name)], initial=0.0) > 0]
+        usual = np.nanmean(facts[:, [WORKLOAD_FEATURES.index(name) for name in varied]], axis=0)
         work = _work(facts, varied, usual)
         special = _special(varied)
-        seconds = np.stack([_turned(place, targets[:, place], facts) for place in range(len(COLUMNS))], axis=1)
+        seconds = np.stack([_turned(name, own, facts) for name, own in zip(columns, targets.T, strict=True)], axis=1)
         seconds[np.isinf(seconds)] = np.nan  # bytes over next to nothing
         lawful = [place for place, own in enumerate(seconds.T) if (own > 0).sum() >= _FEWEST]
-        rates: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        rates: list[tuple[float, ...] | None] = [None] * len(columns)
         held = np.full(targets.shape, np.nan)
         if lawful:
             solved, said = _fit_all(work, seconds[:, lawful], folds, special)
             for number, place in enumerate(lawful):
                 rates[place] = tuple(map(float, solved[number]))
-                held[:, place] = _turned(place, said[:, number], facts)
+                held[:, place] = _turned(columns[place], said[:, number], facts)
         greatest = work.max(axis=0, initial=0.0)[1 : len(varied) + 1]
         return cls(tuple(varied), tuple(map(float, usual)), tuple(map(float, greatest)), tuple(rates)), held
 
 
-def _turned(place: int, values: FloatArray, facts: FloatArray) -> FloatArray:
+def _turned(column: str, values: FloatArray, facts: FloatArray) -> FloatArray:
     """Heights to seconds that the link is busy in a step, and back; times as they are; NaN where there is no law."""
-    if place in _TIMES:
+    target = TARGET_OF_COLUMN[column]
+    if target.kind == DURATION:
         return values
-    if place not in _BYTES:
+    if target.kind != LEVEL or target.resource is None or target.resource.key not in _CROSSING:
         return np.full(len(values), np.nan)
-    crossing = KILOBYTE * np.expm1(facts[:, _BYTES[place]])
+    crossing = KILOBYTE * np.expm1(facts[:, WORKLOAD_FEATURES.index(_CROSSING[target.resource.key])])
     known = (crossing > 0) & (values > 0)
     return np.where(known, crossing, np.nan) / np.where(known, values, 1.0)
 
@@ -145,23 +137,23 @@ def _work(
     facts: FloatArray, names: Sequence[str], usual: FloatArray, greatest: FloatArray | float = np.inf
 ) -> FloatArray:
     """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
-    columns = facts[:, [FACTS.index(name) for name in names]]
+    columns = facts[:, [WORKLOAD_FEATURES.index(name) for name in names]]
     counted = np.minimum(np.expm1(np.where(np.isnan(columns), usual, columns)), greatest)
     amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
-    is_async = np.nan_to_num(facts[:, [FACTS.index("is_async")]], nan=0.0)
+    is_async = np.nan_to_num(facts[:, [WORKLOAD_FEATURES.index("is_async")]], nan=0.0)
     general = amounts[:, _general(names)]
     return np.concatenate([amounts, general * (1 - is_async), general * is_async], axis=1)
 
 
 def _special(names: Sequence[str]) -> FloatArray:
-    """What the penalty of each rate is multiplied with."""
+    """The factor of the penalty of each rate."""
     general = _general(names)
     own = np.where(general, 1.0, OF_A_CLASS)
     return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
 
 
 def _general(names: Sequence[str]) -> NDArray[np.bool_]:
-    """Of one and the amounts: whether it is of the whole graph."""
+    """Whether the constant and each amount are of the whole graph."""
     return np.array([True, *(name in GENERAL for name in names)])
 
 

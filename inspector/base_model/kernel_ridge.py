@@ -1,9 +1,9 @@
-"""Kernel ridge regression from the facts: what is like a training row is as that row was.
+"""Kernel ridge regression on the workload features.
 
     y(x) = mean + sum over training rows i of w_i * exp(-d(x, x_i)^2 / (2 width^2))
 
-d is the root mean square distance over the scaled facts. Width and penalty are those that err least on rows held back.
-Far from all training rows it says their mean.
+d is the root mean square distance of the scaled features. Width and penalty minimise the out-of-fold error.
+Far from all training rows the prediction is their mean.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import COLUMNS
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -24,23 +23,23 @@ WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 _WIDEST = 1e6
 _DIGITS = 5
-"""Of scaled facts, as they are kept."""
+"""Decimal digits of the stored points."""
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """Of the 12 scaled targets."""
+class KernelRidge:
+    """One model per scaled target."""
 
     points: tuple[tuple[float, ...], ...]
-    """Scaled facts of the training rows."""
+    """Scaled features of the training rows."""
     widths: tuple[float, ...]
     means: tuple[float, ...]
     weights: tuple[tuple[float, ...] | None, ...]
-    """[12][rows], or None for a target that is not predicted."""
+    """[T][rows], or None for a target that is not predicted."""
 
     def __post_init__(self) -> None:
-        if {len(self.widths), len(self.means), len(self.weights)} != {len(COLUMNS)}:
-            raise BadInput(f"kernel: expected {len(COLUMNS)} targets")
+        if len({len(self.widths), len(self.means), len(self.weights)}) != 1:
+            raise BadInput("kernel: widths, means and weights of different numbers of targets")
         if any(weights is not None and len(weights) != len(self.points) for weights in self.weights):
             raise BadInput(f"kernel: expected a weight for each of {len(self.points)} rows")
         if len({len(point) for point in self.points}) != 1:
@@ -49,8 +48,8 @@ class Kernel:
             raise BadInput(f"kernel: expected widths of more than 0 and at most {_WIDEST:g}")
 
     def predict(self, seen: FloatArray) -> FloatArray:
-        """[n, 12] from scaled facts [n, D]; 0 for a target that is not predicted."""
-        found = np.zeros((len(seen), len(COLUMNS)))
+        """[n, T] from scaled facts [n, D]; 0 for a target that is not predicted."""
+        found = np.zeros((len(seen), len(self.means)))
         points, weights = self._arrays
         squares = _squares(np.round(seen, _DIGITS), points)
         for width in set(self.widths):
@@ -60,24 +59,25 @@ class Kernel:
 
     @cached_property
     def _arrays(self) -> tuple[FloatArray, FloatArray]:
-        """Points [rows, D], and weights [rows, 12], 0 for a target that is not predicted."""
+        """Points [rows, D], and weights [rows, T], 0 for a target that is not predicted."""
         weights = [(0.0,) * len(self.points) if each is None else each for each in self.weights]
         return np.asarray(self.points), np.asarray(weights).T
 
     @classmethod
-    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[Kernel, FloatArray]:
-        """From training rows, and what is said of each without the row's fold.
+    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[KernelRidge, FloatArray]:
+        """Fits the models; also returns the out-of-fold predictions of the training rows.
 
         Args:
             seen: [n, D], scaled facts.
-            wanted: [n, 12], scaled targets; NaN where null.
+            wanted: [n, T], scaled targets; NaN where null.
             folds: [n], which rows are held back together.
         """
         points = np.round(seen, _DIGITS)
         squares = _squares(points, points)
         held = np.zeros(wanted.shape)
-        widths, means = np.ones(len(COLUMNS)), np.zeros(len(COLUMNS))
-        weights: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
+        targets = wanted.shape[1]
+        widths, means = np.ones(targets), np.zeros(targets)
+        weights: list[tuple[float, ...] | None] = [None] * targets
         known = ~np.isnan(wanted)
         for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
             places = np.flatnonzero((known == mask[:, None]).all(axis=0))

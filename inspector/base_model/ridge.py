@@ -1,4 +1,4 @@
-"""Ridge regression from the facts of scaled targets, as strong as suits rows that were held back."""
+"""Ridge regression of scaled targets on the workload features, its strength chosen by out-of-fold error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 
 STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
-"""From little to one that leaves hardly more than the mean, for standardised facts."""
+"""From weak to one that leaves hardly more than the mean, for standardised features."""
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearModel:
     """A linear model of one scaled target."""
 
     weights: tuple[float, ...]
@@ -29,15 +29,15 @@ class Line:
 
 def ridges(
     seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]
-) -> tuple[tuple[Line | None, ...], FloatArray]:
-    """Of each target the ridge of the strength that errs least on folds held back, and what was said of those [n, T].
+) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
+    """The ridge of each target with the least out-of-fold error, and the out-of-fold predictions [n, T].
 
     Args:
         seen: [n, D], scaled.
         wanted: [n, T]; NaN where null. A target that is null in all rows has no ridge.
         folds: [n], which rows are held back together.
     """
-    lines: list[Line | None] = [None] * wanted.shape[1]
+    lines: list[LinearModel | None] = [None] * wanted.shape[1]
     said = np.zeros(wanted.shape)
     known = ~np.isnan(wanted)
     for rows in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
@@ -52,15 +52,15 @@ def ridges(
         best = ((held - wanted[:, places])[:, rows] ** 2).sum(axis=1).argmin(axis=0)
         for number, (place, chosen) in enumerate(zip(places, best, strict=True)):
             weights, biases = found.weights[chosen, :, number], found.biases[chosen, number]
-            lines[place] = Line(tuple(map(float, weights)), float(biases))
+            lines[place] = LinearModel(tuple(map(float, weights)), float(biases))
             said[:, place] = held[chosen, :, number]
     return tuple(lines), said
 
 
 def straight(
     there: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
-) -> tuple[Line, FloatArray]:
-    """The line a + b x by least squares, b never negative, and what was said of folds held back."""
+) -> tuple[LinearModel, FloatArray]:
+    """The line a + b x by least squares with b >= 0, and its out-of-fold predictions."""
     held = np.zeros(len(wanted))
     for fold in np.unique(folds):
         out = folds == fold
@@ -68,12 +68,12 @@ def straight(
     return _straight(there[rows], wanted[rows]), held
 
 
-def _straight(x: FloatArray, y: FloatArray) -> Line:
+def _straight(x: FloatArray, y: FloatArray) -> LinearModel:
     if not len(x):
-        return Line((0.0,), 0.0)
+        return LinearModel((0.0,), 0.0)
     varies = float(x.var())
     slope = max(0.0, float(((x - x.mean()) * (y - y.mean())).mean()) / varies) if varies > 0 else 0.0
-    return Line((slope,), float(y.mean() - slope * x.mean()))
+    return LinearModel((slope,), float(y.mean() - slope * x.mean()))
 
 
 def solve(x: FloatArray, y: FloatArray, strengths: Sequence[float]) -> tuple[FloatArray, FloatArray]:

@@ -1,28 +1,19 @@
-"""The plain model that a network adds to: a blend of some that need no training.
+"""The base model that a network corrects: a weighted sum of regressors for each target.
 
-    law      the law of costs (costlaw.py)
-    ridge    ridge regression from the facts (ridge.py)
-    kernel   kernel ridge regression from the facts (kernel.py)
-    moved    a + b * what the plain model of another setting says, where there is one to start from
+    law      cost model (cost_model.py)
+    ridge    ridge regression on the workload features (ridge.py)
+    kernel   kernel ridge regression on the same features (kernel_ridge.py)
+    moved    a + b * base prediction of another setting, in a transfer
 
-A blend is the mean of the training rows, and of each model so much of its distance from that as its share says:
+    y = mean + sum over regressors k of share_k * (y_k - mean)        share_k >= 0, together at most 1
 
-    y = mean + sum over models k of share_k * (y_k - mean)        share_k >= 0, together at most 1
+The cost model extrapolates to larger graphs; ridge and kernel do not, so they stay near the training range. Where the
+cost model leaves that range, they follow it by the slope that fitted out-of-fold training rows (`reach`). Levels of a
+burst are bounded by the link or the processor and always stay in the range. Shares minimise the mean absolute error on
+out-of-fold rows; folds are whole model families where these are known, because predictions are for new families.
 
-The law knows how much longer more work takes, however much more. Ridge and kernel go astray beyond what they have seen,
-so they stay near the range of the training rows. Where the law says that a time lies beyond it, they follow, by as much
-of the way as the law was right about training rows held back: a blend with two that stay behind would call the largest
-graphs far too small. The height of a burst has its limits (the link, the processor), and most bursts are at them: it
-stays in the range whoever says it. A transfer to a setting of which little is measured has too few rows for a law of
-its own, and enough for two numbers.
-
-Shares are those that err least on training rows held back, whole families at a time where families are known, because
-an inspector is asked about families that it has not seen. They err least in the mean of errors, not of their squares: a
-few rows that nobody can tell must not decide whom to believe of the others.
-
-The network then learns what the blend leaves over. It is shown, of each training row, what the blend says without that
-row's fold: what it said with it would be too good. So it is between settings, where mostly the same jobs were measured:
-`moved` goes by what the other plain model says of a job without the job's fold there, if it learned from that job.
+The network receives out-of-fold base predictions and learns the residual. In a transfer, `moved` likewise uses the
+source's out-of-fold prediction for a job that the source was trained on (`apart`).
 """
 
 from __future__ import annotations
@@ -35,50 +26,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import AMOUNT, COLUMNS, TARGETS
-from driple.inspector.base_model.cost_model import CostLaw
-from driple.inspector.base_model.kernel_ridge import Kernel
-from driple.inspector.base_model.ridge import Line, ridges, straight
-from driple.inspector.data.scaling import FactScaler, TargetScaler
+from driple.contracts.metrics import LEVEL, TARGET_OF_COLUMN
+from driple.inspector.base_model.cost_model import CostModel
+from driple.inspector.base_model.kernel_ridge import KernelRidge
+from driple.inspector.base_model.ridge import LinearModel, ridges, straight
+from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 
 FloatArray: TypeAlias = NDArray[np.float64]
-Lines = tuple[Line | None, ...]
+Lines = tuple[LinearModel | None, ...]
 Jobs: TypeAlias = Sequence[str | None]
 
 LAW, RIDGE, KERNEL, MOVED = KINDS = ("law", "ridge", "kernel", "moved")
 FOLDS = 10
 OUTLYING = 3.0
-"""Deviations: for ridge and kernel a fact further out counts as this far. It alone would decide what a line says, and
-make rows strangers to a kernel."""
+"""Deviations: ridge and kernel clip features here, so that a single outlier does not decide a prediction."""
 MARGIN = 0.1
-"""Share of the training range that a time may lie outside of it without the law."""
+"""Share of the training range by which ridge and kernel may leave it without the cost model."""
 TURNS = 6
-"""Solutions until the weights of rows have settled."""
+"""Iterations of the reweighted least squares."""
 _ROUNDING = 1e-9
 _EXACT = 0.03
 """Deviations: a row with a smaller error weighs no more than with it."""
 
 
 @dataclass(frozen=True)
-class Plain:
-    """A blend for each of the 12 targets, in the scaled space of targets."""
+class BaseModel:
+    """A weighted sum of regressors for each scaled target."""
 
     shares: tuple[tuple[float, ...] | None, ...]
-    """[12][KINDS]; None for a target that is not predicted."""
-    law: CostLaw
+    """[T][KINDS]; None for a target that is not predicted."""
+    law: CostModel
     ridges: Lines
-    kernel: Kernel
+    kernel: KernelRidge
     moved: Lines
     means: tuple[float, ...]
-    """Of the training rows, scaled; likewise the least and the greatest."""
+    """Scaled means of the training rows; likewise their least and greatest values."""
     lowest: tuple[float, ...]
     highest: tuple[float, ...]
-    reach: tuple[float, ...] = (0.0,) * len(COLUMNS)
-    """How much longer a row takes, in logarithms, for each that the law says, from 0 to 1: of those held back."""
-    elsewhere: Elsewhere | None = None
-    """What `moved` goes by."""
+    reach: tuple[float, ...]
+    """Slope of the out-of-fold rows against the cost model, 0 to 1: how far to follow it out of the range."""
+    elsewhere: SourceModel | None = None
+    """The source model of a transfer, used by `moved`."""
     apart: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """By job that was learned from (examples.job_of): what is said of it without its fold."""
+    """Out-of-fold predictions by training job (examples.job_of)."""
 
     def __post_init__(self) -> None:
         parts: tuple[Sequence[object], ...] = (
@@ -90,38 +80,36 @@ class Plain:
             self.highest,
             self.reach,
         )
-        if {len(part) for part in parts} != {len(COLUMNS)}:
-            raise BadInput(f"plain model: expected {len(COLUMNS)} targets")
-        if any(len(said) != len(COLUMNS) for said in self.apart.values()):
-            raise BadInput(f"plain model: of a job apart expected {len(COLUMNS)} targets")
+        if len({len(part) for part in (*parts, self.law.rates, self.kernel.means, *self.apart.values())}) != 1:
+            raise BadInput("base model: its parts have different numbers of targets")
         if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
-            raise BadInput("plain model: a least that is more than the greatest")
+            raise BadInput("base model: a lowest value above the highest")
         if min(self.reach) < 0 or max(self.reach) > 1:
-            raise BadInput("plain model: expected a reach from 0 to 1")
+            raise BadInput("base model: expected a reach from 0 to 1")
         for share, line, moved in zip(self.shares, self.ridges, self.moved, strict=True):
             if share is None:
                 continue
             if len(share) != len(KINDS) or min(share) < 0 or sum(share) > 1 + _ROUNDING:
-                raise BadInput(f"plain model: expected {len(KINDS)} shares of 0 or more, together at most 1")
+                raise BadInput(f"base model: expected {len(KINDS)} shares of 0 or more, together at most 1")
             if line is None:
-                raise BadInput("plain model: a target without a ridge")
+                raise BadInput("base model: a target without a ridge")
             if share[KINDS.index(MOVED)] and (moved is None or self.elsewhere is None):
-                raise BadInput("plain model: moved, and not said from where")
+                raise BadInput("base model: a source weight is set but no source model is stored")
 
-    def predict(self, facts: FloatArray, scale: FactScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
-        """[n, 12], scaled; 0 for a target that is not predicted.
+    def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
+        """[n, T], scaled; 0 for a target that is not predicted.
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             scale: of the facts.
             targets: of the targets.
-            jobs: [n], where the answers are to be judged: then what was learned of them elsewhere does not count.
+            jobs: [n], for an evaluation: a source model then predicts them out of fold.
         """
         seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
-        by_law = targets.transform(self.law.estimate(facts))
+        by_law = targets.transform(self.law.estimate(facts, targets.columns))
         by_kernel = self.kernel.predict(seen)
-        found = np.zeros((len(facts), len(COLUMNS)))
+        found = np.zeros((len(facts), len(self.means)))
         for place, (share, line, moved) in enumerate(zip(self.shares, self.ridges, self.moved, strict=True)):
             if share is None or line is None:
                 continue
@@ -130,7 +118,7 @@ class Plain:
                 said[LAW] = np.where(np.isnan(by_law[:, place]), self.means[place], by_law[:, place])
             if moved is not None and there is not None:
                 said[MOVED] = moved.predict(there[:, [place]])
-            said = _near(said, place, self.lowest[place], self.highest[place], self.reach[place])
+            said = _near(said, targets.columns[place], self.lowest[place], self.highest[place], self.reach[place])
             found[:, place] = _blend(said, self.means[place], share)
         return found
 
@@ -140,32 +128,32 @@ class Plain:
         facts: FloatArray,
         values: FloatArray,
         folds: NDArray[np.int64],
-        scale: FactScaler,
+        scale: WorkloadScaler,
         targets: TargetScaler,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: SourceModel | None = None,
         jobs: Jobs = (),
-    ) -> tuple[Plain, FloatArray]:
-        """The best blend of each target, and what it says of each training row without the row's fold [n, 12].
+    ) -> tuple[BaseModel, FloatArray]:
+        """Fits the model; also returns the out-of-fold prediction of each training row [n, T].
 
         Args:
-            facts: [n, len(FACTS)], not scaled.
-            values: [n, 12] in the targets' own units, NaN where null.
-            folds: [n], which rows are held back together.
+            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
+            values: [n, T] in the targets' own units, NaN where null.
+            folds: [n], which rows are left out together.
             scale: of the facts.
             targets: of the targets.
-            elsewhere: the plain model of another setting.
-            jobs: [n], by which it knows rows that it learned from.
+            elsewhere: the base model of another setting.
+            jobs: [n], by which the source model recognises its training rows.
         """
         seen, wanted = _seen(facts, scale), targets.transform(values)
         there = None if elsewhere is None else elsewhere.predict(facts, jobs)
-        law, law_held = CostLaw.fit(facts, np.where(targets.usable, values, np.nan), folds)
+        law, law_held = CostModel.fit(facts, np.where(targets.usable, values, np.nan), folds, targets.columns)
         law_held = targets.transform(law_held)
-        kernel, kernel_held = Kernel.fit(seen, wanted, folds)
+        kernel, kernel_held = KernelRidge.fit(seen, wanted, folds)
         lines, lines_held = ridges(seen, wanted, folds)
-        shares: list[tuple[float, ...] | None] = [None] * len(COLUMNS)
-        moved: list[Line | None] = [None] * len(COLUMNS)
+        shares: list[tuple[float, ...] | None] = [None] * values.shape[1]
+        moved: list[LinearModel | None] = [None] * values.shape[1]
         held = np.zeros(values.shape)
-        means, lowest, highest, reach = ([0.0] * len(COLUMNS) for _ in range(4))
+        means, lowest, highest, reach = ([0.0] * values.shape[1] for _ in range(4))
         for place, used in enumerate(targets.usable):
             rows = ~np.isnan(wanted[:, place])
             if not used or not rows.any():
@@ -178,7 +166,7 @@ class Plain:
                 reach[place] = _slope(said[LAW][rows], known)
             if there is not None:
                 moved[place], said[MOVED] = straight(there[:, place], wanted[:, place], rows, folds)
-            said = _near(said, place, lowest[place], highest[place], reach[place])
+            said = _near(said, targets.columns[place], lowest[place], highest[place], reach[place])
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
@@ -198,15 +186,15 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
-    """The plain model of another setting, with its own scales."""
+class SourceModel:
+    """The base model of another setting, with its scalers."""
 
-    plain: Plain
-    facts: FactScaler
+    plain: BaseModel
+    facts: WorkloadScaler
     targets: TargetScaler
 
     def predict(self, facts: FloatArray, jobs: Jobs = ()) -> FloatArray:
-        """[n, 12], scaled as there, from facts [n, len(FACTS)]; of jobs [n] that it learned from, without these."""
+        """[n, targets], scaled as there; a job that it was fitted on gets its out-of-fold prediction."""
         found = self.plain.predict(facts, self.facts, self.targets, jobs)
         for row, job in enumerate(jobs):
             if job in self.plain.apart:
@@ -214,8 +202,8 @@ class Elsewhere:
         return found
 
 
-def _seen(facts: FloatArray, scale: FactScaler) -> FloatArray:
-    """Facts as ridge and kernel see them; the law takes amounts of work as they are."""
+def _seen(facts: FloatArray, scale: WorkloadScaler) -> FloatArray:
+    """Scaled and clipped features for ridge and kernel; the cost model takes amounts of work unscaled."""
     return np.clip(scale.transform(facts), -OUTLYING, OUTLYING)
 
 
@@ -226,15 +214,16 @@ def _slope(said: FloatArray, known: FloatArray) -> float:
 
 
 def _near(
-    said: Mapping[str, FloatArray], place: int, lowest: float, highest: float, reach: float
+    said: Mapping[str, FloatArray], column: str, lowest: float, highest: float, reach: float
 ) -> dict[str, FloatArray]:
-    """What was said, kept near the range of the training rows, or going beyond it with the law."""
-    margin = 0.0 if TARGETS[place].metric is AMOUNT else MARGIN * (highest - lowest)
+    """Predictions kept near the training range, or leaving it with the cost model."""
+    is_level = TARGET_OF_COLUMN[column].kind == LEVEL
+    margin = 0.0 if is_level else MARGIN * (highest - lowest)
 
     def near(each: FloatArray) -> FloatArray:
         return np.clip(each, lowest - margin, highest + margin)
 
-    if TARGETS[place].metric is AMOUNT or LAW not in said:
+    if is_level or LAW not in said:
         return {kind: near(each) for kind, each in said.items()}
     beyond = reach * (said[LAW] - near(said[LAW]))
     return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}

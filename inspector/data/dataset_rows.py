@@ -1,4 +1,4 @@
-"""What an inspector learns from: the workloads of a dataset, each with its graph and its 12 targets.
+"""Reads the examples of a dataset: the workloads of a dataset, each with its graph and its targets.
 
 A dataset has a row for every task of every run. An example is a workload as one role sees it: the mean over the tasks
 of that role and over repetitions. docs/guides/datasets.md has the columns.
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName, nearest, shown
+from driple.contracts.formats.inspector import ROLES
 from driple.contracts.json_values import from_plain
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.setting import Setting
@@ -33,7 +34,6 @@ from driple.inspector.data.examples import (
     usable,
 )
 from driple.inspector.data.graph_lists import LISTS, read_graphs
-from driple.inspector.model.model_config import ROLES
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
 __all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_examples", "unmeasured", "usable"]
@@ -104,7 +104,8 @@ def _read(path: Path, setting: str, role: str) -> Examples:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             schema = file.schema_arrow
             metadata = _metadata(schema.metadata or {}, setting)
-            needed = (*WORKLOAD, *_OTHERS, *COLUMNS, *LISTS)
+            targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
+            needed = (*WORKLOAD, *_OTHERS, *targets, *LISTS)
             lacking = [name for name in needed if name not in schema.names]
             if lacking:
                 raise BadInput(f"column {lacking[0]!r} is missing; build it anew (driple-build-dataset)")
@@ -120,7 +121,7 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     if any(row["run_id"] is None for row in rows):
         raise BadInput("a row without its run (run_id is null); build it anew")
     provenance = _one_provenance(rows)
-    _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
+    _check_numbers(rows, (*_NUMBERS, *traffic, *targets))
     graphs = read_graphs(lists, {row["graph"] for row in asked})
     items = _examples(asked, graphs)
     if all(np.isnan(item.targets).all() for item in items):
@@ -224,7 +225,6 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
             raise BadInput(
                 f"run {first['run_id']}: {name} is {shown(sorted(map(str, found)))}: expected one of {SIDES}"
             )
-    mean, noise = _mean_and_noise(values)
     return Example(
         workload={name: first[name] for name in WORKLOAD},
         graph=graph,
@@ -232,8 +232,7 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
         received_bytes=_traffic(rows, "bytes_received"),
         sent_bytes=_traffic(rows, "bytes_sent"),
         busiest_bytes=_traffic(rows, "bytes_busiest"),
-        targets=mean,
-        noise=noise,
+        targets=_mean(values),
         rows=len(rows),
         split_architecture=first["split_architecture"],
         split_random=first["split_random"],
@@ -242,19 +241,15 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
 
 
 def _target(row: Mapping[str, Any], name: str) -> float:
-    value = row[name]
+    value = row.get(name)
     return float("nan") if value is None else float(value)
 
 
-def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Over the rows, [n, 12] to [12] each; nulls do not count."""
+def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the rows, [n, T] to [T]; nulls do not count."""
     known = ~np.isnan(values)
     count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
-    spread = (np.where(known, values, -np.inf).max(axis=0) - np.where(known, values, np.inf).min(axis=0)) / 2
-    size = np.abs(mean)
-    noise = np.where(spread > 0, spread / np.where(size > 0, size, 1.0), 0.0)
-    return np.where(count > 0, mean, np.nan), np.where(count > 1, noise, np.nan)
+    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:

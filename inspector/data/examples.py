@@ -1,10 +1,10 @@
-"""Examples: what an inspector learns from, and what it is asked about."""
+"""Examples: workloads to train on, to evaluate on, and to predict."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.formats.inspector import SPLITS
 from driple.contracts.json_values import content_hash
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.model.model_config import SPLITS
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
 MOST = 1e18
@@ -74,10 +74,10 @@ class Example:
     """Bytes of tensors that leave it in a step."""
     busiest_bytes: float | None = None
     """Of those received, those of the one task that gives most."""
+    columns: tuple[str, ...] = COLUMNS
+    """Names of the targets."""
     targets: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
-    """[12], in the order of contracts.metrics; NaN where it is null in every row."""
-    noise: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
-    """[12]: half the distance between the rows that were averaged, as a share of their mean; NaN with less than two."""
+    """[columns]; NaN where it is null in every row."""
     rows: int = 0
     """That were averaged."""
     split_architecture: str | None = None
@@ -147,9 +147,18 @@ class Examples:
         kept = tuple(item for item in self.items if getattr(item, f"split_{split}") == side)
         return dataclasses.replace(self, items=kept)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return self.items[0].columns if self.items else COLUMNS
+
+    def select(self, columns: tuple[str, ...]) -> Examples:
+        """The same examples with these targets; NaN where they have none of that name."""
+        return dataclasses.replace(self, items=select(self.items, columns))
+
     def targets(self) -> NDArray[np.float64]:
-        """[n, 12]; NaN where null."""
-        return np.array([item.targets for item in self.items], dtype=np.float64).reshape(-1, len(COLUMNS))
+        """[n, columns]; NaN where null."""
+        return np.array([item.targets for item in self.items], dtype=np.float64).reshape(-1, len(self.columns))
 
     def recipe(self, policy: str, seed: int = 0) -> Recipe:
         """How graphs are grouped by what these examples show; kept with the inspector that learns from them."""
@@ -160,8 +169,18 @@ class Examples:
         return Recipe(policy, dict(self.frequency), self.batches, seed)
 
 
+def select(items: Iterable[Example], columns: tuple[str, ...]) -> tuple[Example, ...]:
+    """The examples with these targets; NaN where one has none of that name."""
+    return tuple(item if item.columns == columns else _with_columns(item, columns) for item in items)
+
+
+def _with_columns(item: Example, columns: tuple[str, ...]) -> Example:
+    known = dict(zip(item.columns, item.targets, strict=True))
+    return dataclasses.replace(item, columns=columns, targets=np.array([known.get(name, np.nan) for name in columns]))
+
+
 def usable(train: Examples, least: int = LEAST_VALUES) -> NDArray[np.bool_]:
-    """[12]: the targets that enough of the training examples know."""
+    """[columns]: the targets that enough of the training examples know."""
     return (~np.isnan(train.targets())).sum(axis=0) >= least
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES
 
 RAW = "raw"
@@ -57,7 +57,7 @@ class FeatureScaler:
 
 
 @dataclass(frozen=True)
-class FactScaler:
+class WorkloadScaler:
     """Facts of workloads: mean 0 and deviation 1; what is unknown becomes 0; facts that never vary are left out."""
 
     names: tuple[str, ...]
@@ -69,30 +69,30 @@ class FactScaler:
         _same_length(self.names, self.mean, self.deviation)
         _positive(self.deviation)
         for name in self.names:
-            if name not in FACTS:
-                raise UnknownName("fact", name, FACTS)
+            if name not in WORKLOAD_FEATURES:
+                raise UnknownName("fact", name, WORKLOAD_FEATURES)
 
     def __len__(self) -> int:
         return len(self.names)
 
     @classmethod
-    def fit(cls, facts: NDArray[np.float64]) -> FactScaler:
-        """From the facts [n, len(FACTS)] of the training rows."""
+    def fit(cls, facts: NDArray[np.float64]) -> WorkloadScaler:
+        """From the facts [n, len(WORKLOAD_FEATURES)] of the training rows."""
         mean, deviation = _moments(facts)
         kept = np.flatnonzero(deviation > 0)
-        return cls(tuple(FACTS[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
+        return cls(tuple(WORKLOAD_FEATURES[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
 
     def transform(self, facts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[n, len(FACTS)] to [n, len(self)]."""
-        if facts.ndim != 2 or facts.shape[1] != len(FACTS):
-            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(FACTS)}]")
-        columns = [FACTS.index(name) for name in self.names]
+        """[n, len(WORKLOAD_FEATURES)] to [n, len(self)]."""
+        if facts.ndim != 2 or facts.shape[1] != len(WORKLOAD_FEATURES):
+            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(WORKLOAD_FEATURES)}]")
+        columns = [WORKLOAD_FEATURES.index(name) for name in self.names]
         return np.nan_to_num((facts[:, columns] - self.mean) / self.deviation, nan=0.0)
 
 
 @dataclass(frozen=True)
 class TargetScaler:
-    """The 12 targets.
+    """The targets.
 
     `max`
         Share of the training maximum, as published.
@@ -109,27 +109,32 @@ class TargetScaler:
     deviation: tuple[float, ...]
     greatest: tuple[float, ...]
     """Of the training rows."""
+    columns: tuple[str, ...] = COLUMNS
+    """Names of the targets, in the order of all tables of this inspector."""
 
     def __post_init__(self) -> None:
         _known("target_scale", self.kind, TARGET_SCALES)
-        _same_length(COLUMNS, self.usable, self.offset, self.mean, self.deviation, self.greatest)
+        _same_length(self.columns, self.usable, self.offset, self.mean, self.deviation, self.greatest)
         _positive(self.deviation)
         if min(self.offset) < 0:
             raise BadInput("a scale of targets with a negative offset")
 
     @classmethod
-    def fit(cls, kind: str, targets: NDArray[np.float64], usable: NDArray[np.bool_]) -> TargetScaler:
-        """From the targets [n, 12] of the training rows, NaN where null, and which of the 12 are to be used."""
+    def fit(
+        cls,
+        kind: str,
+        targets: NDArray[np.float64],
+        usable: NDArray[np.bool_],
+        columns: tuple[str, ...] = COLUMNS,
+    ) -> TargetScaler:
+        """From the targets [n, T] of the training rows, NaN where null, which of them to use, and their columns."""
         _known("target_scale", kind, TARGET_SCALES)
-        offset, mean, deviation, greatest = (
-            np.zeros(len(COLUMNS)),
-            np.zeros(len(COLUMNS)),
-            *np.ones((2, len(COLUMNS))),
-        )
+        offset, mean = np.zeros((2, len(columns)))
+        deviation, greatest = np.ones((2, len(columns)))
         for column in np.flatnonzero(usable):
             values = targets[:, column][~np.isnan(targets[:, column])]
             if not len(values):
-                raise BadInput(f"{COLUMNS[column]}: no training value to learn a scale from")
+                raise BadInput(f"{columns[column]}: no training value to learn a scale from")
             greatest[column] = values.max()
             if kind == MAX:
                 deviation[column] = values.max() if values.max() > 0 else 1.0
@@ -139,14 +144,11 @@ class TargetScaler:
             logs = np.log(np.maximum(values, 0.0) + offset[column])
             mean[column] = logs.mean()
             deviation[column] = logs.std() if logs.std() > _FLAT else 1.0
-        return cls(
-            kind,
-            tuple(bool(one) for one in usable),
-            *(_plain(one) for one in (offset, mean, deviation, greatest)),
-        )
+        used = tuple(bool(one) for one in usable)
+        return cls(kind, used, _plain(offset), _plain(mean), _plain(deviation), _plain(greatest), columns)
 
     def transform(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[n, 12] to [n, 12]; NaN where null or not usable."""
+        """[n, T] to [n, T]; NaN where null or not usable."""
         values = np.where(self.usable, targets, np.nan)
         if self.kind == MAX:
             return values / self.deviation
@@ -154,7 +156,7 @@ class TargetScaler:
         return (np.log(np.maximum(values, 0.0) + offset) - self.mean) / self.deviation
 
     def inverse(self, scaled: NDArray[np.float64], *, far: float = FAR) -> NDArray[np.float64]:
-        """[n, 12] to [n, 12], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
+        """[n, T] to [n, T], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
         values = scaled * np.asarray(self.deviation)
         ceiling = self._ceiling(far)
         if self.kind != MAX:

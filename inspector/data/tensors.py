@@ -1,4 +1,4 @@
-"""From examples to tensors: samples, facts and targets, scaled as the training rows say.
+"""From examples to tensors: samples, workload features and targets, scaled by the training rows.
 
     Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch
 
@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
-from driple.inspector.data.examples import Example, Examples, job_of, usable
+from driple.inspector.data.examples import Example, Examples, job_of, select, usable
 from driple.inspector.data.node_features import Featuriser
-from driple.inspector.data.scaling import FactScaler, FeatureScaler, TargetScaler
-from driple.inspector.data.workload_features import facts_table
+from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
+from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import Batcher
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 FAR = 2.5
-"""Deviations beyond which a fact counts no more: a line learned among small models is lost far outside them."""
+"""Deviations at which features are clipped: a linear fit on small models is wrong far outside them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +40,9 @@ class Batch:
     facts: Any
     """[B, D]"""
     targets: Any
-    """[B, 12], scaled; 0 where unknown."""
+    """[B, T], scaled; 0 where unknown."""
     mask: Any
-    """[B, 12]: 1 where known, else 0."""
+    """[B, T]: 1 where known, else 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +55,19 @@ class Prepared:
     targets: Any
     mask: Any
     truth: FloatArray
-    """[n, 12], in the targets' own units; NaN where unknown or not usable."""
+    """[n, T], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
     """Of the models."""
     jobs: tuple[str | None, ...]
     """What ran, whatever the setting."""
     raw_facts: FloatArray
-    """[n, len(FACTS)], not scaled: what a plain model goes by."""
+    """[n, len(WORKLOAD_FEATURES)], not scaled, for the base model."""
 
     def __len__(self) -> int:
         return len(self.features)
 
     def with_plain(self, said: FloatArray) -> Prepared:
-        """The same rows with what a plain model says of them [n, 12] as further facts."""
+        """The same rows with base predictions [n, T] as further features."""
         added = torch.as_tensor(said, dtype=torch.float32)
         return dataclasses.replace(self, facts=torch.cat([self.facts, added], dim=1))
 
@@ -94,7 +94,7 @@ class Preparation:
 
     featuriser: Featuriser
     features: FeatureScaler
-    facts: FactScaler
+    facts: WorkloadScaler
     targets: TargetScaler
 
     @classmethod
@@ -112,29 +112,30 @@ class Preparation:
         return cls(
             featuriser=featuriser,
             features=FeatureScaler.fit(config.feature_scale, [featuriser.sample(graph).features for graph in graphs]),
-            facts=FactScaler.fit(facts_table(train.items)),
-            targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train)),
+            facts=WorkloadScaler.fit(workload_feature_table(train.items)),
+            targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train), train.columns),
         )
 
     def for_targets_of(self, train: Examples) -> Preparation:
         """The same inputs, and the scale of other targets: what a network that learned elsewhere needs here."""
-        return dataclasses.replace(self, targets=TargetScaler.fit(self.targets.kind, train.targets(), usable(train)))
+        scaler = TargetScaler.fit(self.targets.kind, train.targets(), usable(train), train.columns)
+        return dataclasses.replace(self, targets=scaler)
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """[12]: targets that are predicted."""
+        """[T]: targets that are predicted."""
         return np.asarray(self.targets.usable, dtype=bool)
 
     def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
         """Tensors of the examples."""
-        items = examples.items if isinstance(examples, Examples) else tuple(examples)
+        items = select(examples.items if isinstance(examples, Examples) else examples, self.targets.columns)
         tensors: dict[int, tuple[Any, Any]] = {}
         for item in items:
             if id(item.graph) not in tensors:
                 sample = self.featuriser.sample(item.graph)
                 scaled = torch.as_tensor(self.features.transform(sample.features), dtype=torch.float32)
                 tensors[id(item.graph)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
-        raw_facts = facts_table(items)
+        raw_facts = workload_feature_table(items)
         truth = np.where(self.usable, np.array([item.targets for item in items]), np.nan)
         known = ~np.isnan(truth)
         targets = np.where(known, self.targets.transform(truth), 0.0)
@@ -151,7 +152,7 @@ class Preparation:
         )
 
     def values(self, outputs: Any, **limits: float) -> FloatArray:
-        """Outputs of a network [n, 12] in the targets' own units; NaN where a target is not usable."""
+        """Outputs of a network [n, T] in the targets' own units; NaN where a target is not usable."""
         return self.targets.inverse(outputs.detach().cpu().double().numpy(), **limits)
 
     def to_plain(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class Preparation:
         return cls(
             featuriser=Featuriser.from_plain(features),
             features=from_plain(FeatureScaler, scalers["features"], "scalers.features"),
-            facts=from_plain(FactScaler, scalers["facts"], "scalers.facts"),
+            facts=from_plain(WorkloadScaler, scalers["facts"], "scalers.facts"),
             targets=from_plain(TargetScaler, scalers["targets"], "scalers.targets"),
         )
 

@@ -23,7 +23,7 @@ from driple.pipeline.graph.public import OpGraph
 _SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
 
-WORKLOAD_FACTS = (
+DECLARED_FEATURES = (
     *(f"log_{name}" for name in _SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
@@ -37,26 +37,26 @@ GRAPH_FACTS = (
     *(f"log_{name}_kilobytes" for name in CLASSES),
     *(f"log_{name}_megaflops" for name in CLASSES),
 )
-FACTS: tuple[str, ...] = (*WORKLOAD_FACTS, *GRAPH_FACTS)
+WORKLOAD_FEATURES: tuple[str, ...] = (*DECLARED_FEATURES, *GRAPH_FACTS)
 
 _made: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
 
 
-def facts_of(example: Example) -> NDArray[np.float64]:
-    """[len(FACTS)], not scaled; NaN where unknown."""
+def workload_features(example: Example) -> NDArray[np.float64]:
+    """[len(WORKLOAD_FEATURES)], not scaled; NaN where unknown."""
     if example.graph not in _made:
         graph = example.graph
         _made[graph] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph)
     found = {**_of_workload(example), **_made[example.graph]}
-    return np.array([found.get(name, math.nan) for name in FACTS])
+    return np.array([found.get(name, math.nan) for name in WORKLOAD_FEATURES])
 
 
-def facts_table(examples: Iterable[Example]) -> NDArray[np.float64]:
-    """[n, len(FACTS)]."""
-    return np.array([facts_of(example) for example in examples]).reshape(-1, len(FACTS))
+def workload_feature_table(examples: Iterable[Example]) -> NDArray[np.float64]:
+    """[n, len(WORKLOAD_FEATURES)]."""
+    return np.array([workload_features(example) for example in examples]).reshape(-1, len(WORKLOAD_FEATURES))
 
 
-def forget_facts() -> None:
+def clear_feature_cache() -> None:
     """Forgets what is kept of graphs: for whoever measures how long it takes to sum them up."""
     _made.clear()
 

@@ -16,7 +16,7 @@ from driple.inspector.evaluation.baselines import BASELINES
 from driple.inspector.evaluation.baselines import fit as fit_baseline
 from driple.inspector.evaluation.calibration import coverage
 from driple.inspector.evaluation.scores import Scores, scores
-from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_model import InspectorModel
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Predict = Callable[[Examples], FloatArray]
@@ -62,12 +62,17 @@ class Evaluation:
     items: tuple[Example, ...] = field(repr=False)
     """Of the test side."""
     truth: FloatArray = field(repr=False)
-    """[n, 12], of the test side."""
+    """[n, columns], of the test side."""
     predicted: Mapping[str, FloatArray] = field(repr=False)
     spread: FloatArray | None = field(repr=False)
     calibration: Mapping[str, float | int | None] | None
     """How many test values lie within the spread; None with a single network."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return self.items[0].columns
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -84,12 +89,7 @@ class Evaluation:
                 side=side,
                 predictor=predictor,
                 target=target,
-                nrmse=score.nrmse,
-                mape=score.mape,
-                r2=score.r2,
-                rows=score.rows,
-                zeros=score.zeros,
-                unpredicted=score.unpredicted,
+                **dataclasses.asdict(score),
             )
             for side, of_side in self.scores.items()
             for predictor, found in of_side.items()
@@ -98,7 +98,7 @@ class Evaluation:
 
 
 def evaluate(
-    inspector: Inspector,
+    inspector: InspectorModel,
     examples: Examples,
     split: str | None = None,
     *,
@@ -121,14 +121,12 @@ def evaluate(
     for name in ("setting", "role"):
         if getattr(inspector, name) != getattr(examples, name):
             raise BadInput(f"an inspector of {name} {getattr(inspector, name)} and rows of {getattr(examples, name)}")
-    split = split or inspector.split
+    examples, split = examples.select(inspector.columns), split or inspector.split
     train, notes = examples.side(split, "train"), []
     if inspector.dataset_sha256 != examples.sha256:
         notes.append("the dataset has changed since the inspector was trained")
     if inspector.plains is not None and not any(inspector.training.get("best_epochs", [1])):
-        notes.append(
-            "no network adds anything: on the validation rows none bettered the plain model, which answers alone"
-        )
+        notes.append("no network improved on the base model on the validation rows: the base model predicts alone")
     if split != inspector.split:
         notes.append(f"trained on the {inspector.split} split: only rows that are on its test side too are looked at")
     sides = {side: _unseen(inspector, examples.side(split, side), split) for side in SIDES}
@@ -150,7 +148,7 @@ def evaluate(
         provenance=examples.provenance,
         counts={"train": len(train), **{side: len(rows) for side, rows in sides.items()}},
         scores={
-            side: {name: scores(truth[side], values) for name, values in found.items()}
+            side: {name: scores(truth[side], values, inspector.columns) for name, values in found.items()}
             for side, found in predicted.items()
         },
         items=sides["test"].items,
@@ -162,7 +160,7 @@ def evaluate(
     )
 
 
-def _unseen(inspector: Inspector, rows: Examples, split: str) -> Examples:
+def _unseen(inspector: InspectorModel, rows: Examples, split: str) -> Examples:
     """Of another split than its own, the rows on the test side of its own."""
     if split == inspector.split:
         return rows

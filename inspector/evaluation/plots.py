@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.contracts.metrics import COLUMNS, TARGETS
+from driple.contracts.formats.inspector import ERRORS_PICTURE, PREDICTIONS_PICTURE
+from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 
@@ -29,7 +30,7 @@ def draw(folder: Path, found: Evaluation) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    for name, make in (("errors.png", _errors), ("predictions.png", _predictions)):
+    for name, make in ((ERRORS_PICTURE, _errors), (PREDICTIONS_PICTURE, _predictions)):
         figure = make(pyplot, found)
         try:
             with replacing(folder / name, "wb") as stream:
@@ -44,7 +45,7 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
     of_side = found.scores["test"]
     names = found.predictors
     height = 0.8 / len(names)
-    labels = [*COLUMNS, "mean of all"]
+    labels = [*found.columns, "mean of all"]
     places: NDArray[np.float64] = np.arange(len(labels), dtype=np.float64)
     for number, name in enumerate(names):
         scores = [*of_side[name].targets.values(), of_side[name].overall]
@@ -60,7 +61,7 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
             if value > _CUT:
                 x = place + (number - (len(names) - 1) / 2) * height
                 axis.annotate("cut", (x, 100 * _CUT), ha="center", va="bottom", fontsize=7, rotation=90)
-    axis.axvline(len(COLUMNS) - 0.5, ymax=0.9, color="#999999", linewidth=0.8)
+    axis.axvline(len(found.columns) - 0.5, ymax=0.9, color="#999999", linewidth=0.8)
     axis.set_xticks(places, labels, rotation=35, ha="right", fontsize=8)
     axis.set_ylabel("NRMSE, % of the range of the test values")
     axis.set_title(
@@ -76,8 +77,12 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
 
 def _predictions(pyplot: Any, found: Evaluation) -> Any:
     """A panel for each target: a point for each test workload, and the line on which it should be."""
-    figure, axes = pyplot.subplots(4, 3, figsize=(11, 13), layout="constrained")
-    for column, (axis, target) in enumerate(zip(axes.ravel(), TARGETS, strict=True)):
+    rows = -(-len(found.columns) // 3)
+    figure, axes = pyplot.subplots(rows, 3, figsize=(11, 3.25 * rows), layout="constrained", squeeze=False)
+    for axis in axes.ravel()[len(found.columns) :]:
+        axis.set_axis_off()
+    for column, (axis, name) in enumerate(zip(axes.ravel(), found.columns, strict=False)):
+        target = TARGET_OF_COLUMN[name]
         true, predicted = found.truth[:, column], found.predicted[INSPECTOR][:, column]
         known = ~np.isnan(true) & ~np.isnan(predicted)
         axis.set_title(target.column, loc="left", fontsize=9)

@@ -1,4 +1,4 @@
-"""What is printed and written of an evaluation."""
+"""An evaluation as text, Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.metrics import COLUMNS, RESOURCES
+from driple.contracts.formats.inspector import ERRORS_FILE, PREDICTIONS_FILE, REPORT_FILE, REPORT_TEXT_FILE
+from driple.contracts.metrics import RESOURCES, TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, Row
 from driple.inspector.evaluation.scores import OVERALL
 
-_LEARNED = "Ridge, trees and plain models have learned from these rows too: the test side is the one to compare by."
+_LEARNED = "Ridge, trees and base models were fitted to these rows too: compare on the test side."
 _MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", False))
 
 
@@ -101,7 +102,7 @@ def predictions_csv(found: Evaluation) -> str:
     writer.writerow([*facts, "run_ids", "target", *kinds])
     tables = [found.truth, *found.predicted.values(), *([found.spread] if found.spread is not None else [])]
     for number, item in enumerate(found.items):
-        for column, target in enumerate(COLUMNS):
+        for column, target in enumerate(found.columns):
             values = [float(table[number, column]) for table in tables]
             if not math.isnan(values[0]):
                 known = [item.workload.get(name) for name in facts]
@@ -113,10 +114,10 @@ def predictions_csv(found: Evaluation) -> str:
 def write_reports(folder: Path, found: Evaluation, about: Mapping[str, Any]) -> None:
     """report.md, report.json, errors.csv and predictions.csv."""
     files = {
-        "report.md": to_markdown(found, about),
-        "report.json": json.dumps(to_json(found, about), indent=1, allow_nan=False) + "\n",
-        "errors.csv": to_csv(found.rows()),
-        "predictions.csv": predictions_csv(found),
+        REPORT_TEXT_FILE: to_markdown(found, about),
+        REPORT_FILE: json.dumps(to_json(found, about), indent=1, allow_nan=False) + "\n",
+        ERRORS_FILE: to_csv(found.rows()),
+        PREDICTIONS_FILE: predictions_csv(found),
     }
     for name, content in files.items():
         with replacing(folder / name) as stream:
@@ -141,7 +142,7 @@ def _calibration(found: Mapping[str, float | int | None]) -> str:
 def _label(target: str) -> str:
     if target == OVERALL:
         return "mean of all"
-    return target if target in COLUMNS else f"mean of {target}"
+    return target if target in TARGET_OF_COLUMN else f"mean of {target}"
 
 
 def _share(value: float | None) -> str:

@@ -13,14 +13,14 @@ said (the range of a constant, a target that nobody measured) is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import COLUMNS, RESOURCES, TARGETS
+from driple.contracts.metrics import COLUMNS, RESOURCES, TARGET_OF_COLUMN
 
 OVERALL = "all"
 
@@ -58,31 +58,30 @@ class Scores:
         yield OVERALL, self.overall
 
 
-def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Scores:
-    """Scores of predictions, both [n, 12] in the targets' own units; NaN where there is no value.
+def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64], columns: Sequence[str] = COLUMNS) -> Scores:
+    """Scores of predictions, both [n, columns] in the targets' own units; NaN where there is no value.
 
     Raises:
         BadInput: they have other shapes, or a value is infinite.
     """
     for table in (truth, predicted):
-        if table.shape != (len(truth), len(COLUMNS)):
-            raise BadInput(f"values of shape {table.shape}: expected [{len(truth)}, {len(COLUMNS)}]")
+        if table.shape != (len(truth), len(columns)):
+            raise BadInput(f"values of shape {table.shape}: expected [{len(truth)}, {len(columns)}]")
         if np.isinf(table).any():
             raise BadInput("a value that is infinite cannot be scored")
-    found = [_score(truth[:, column], predicted[:, column]) for column in range(len(COLUMNS))]
+    found = [_score(truth[:, column], predicted[:, column]) for column in range(len(columns))]
+    by_target = dict(zip(columns, found, strict=True))
     by_resource = {
-        resource.key: mean_of(
-            score for score, target in zip(found, TARGETS, strict=True) if target.resource == resource
-        )
+        resource.key: mean_of(score for name, score in by_target.items() if TARGET_OF_COLUMN[name].resource == resource)
         for resource in RESOURCES
     }
-    return Scores(targets=dict(zip(COLUMNS, found, strict=True)), resources=by_resource, overall=mean_of(found))
+    return Scores(targets=by_target, resources=by_resource, overall=mean_of(found))
 
 
 def nrmse_within(
     truth: NDArray[np.float64], predicted: NDArray[np.float64], ranges: NDArray[np.float64]
 ) -> float | None:
-    """Mean over targets of RMSE / range, where ranges [12] are those of more rows than these; None without any.
+    """Mean over targets of RMSE / range, where ranges [T] are those of more rows than these; None without any.
 
     For rows that decide something while training: a few of them may hardly differ in a target, and their own range
     would let that target alone decide.
@@ -97,7 +96,7 @@ def nrmse_within(
 
 
 def ranges_of(*truths: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[12]: greatest minus least value of each target over all rows; 0 where there is none."""
+    """[T]: greatest minus least value of each target over all rows; 0 where there is none."""
     rows = np.concatenate(truths)
     known = ~np.isnan(rows)
     highest = np.where(known, rows, -np.inf).max(axis=0, initial=-np.inf)

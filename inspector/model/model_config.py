@@ -1,4 +1,4 @@
-"""What an inspector is made of: every choice a named option, and the presets.
+"""The configuration of an inspector, and its presets.
 
 `paper` is the recipe that the authors of Driple published. `driple` is ours, and the default.
 """
@@ -12,19 +12,17 @@ from dataclasses import dataclass, field
 from driple.contracts.errors import BadInput, UnknownName
 from driple.inspector.network.depth import MOST as MOST_LAYERS
 from driple.inspector.network.depth import depth
+from driple.inspector.network.layers.registry import LAYERS
+from driple.inspector.network.readouts.registry import READOUTS
 
-LAYERS = ("gcn", "gin", "gat", "mpnn", "pna")
 GRUS = ("off", "message", "state")
-READOUTS = ("set2set", "mean", "max", "attention", "cost")
 FEATURE_KINDS = ("paper", "driple")
 FEATURE_SCALES = ("raw", "log")
 TARGET_SCALES = ("max", "log")
 STARTS = ("published", "usual")
 EXECUTIONS = ("auto", "dense", "dgl")
-SPLITS = ("architecture", "random")
-ROLES = ("worker", "ps")
 MOST_HIDDEN = 4096
-"""Beyond, a typing slip is likelier than a wish, as with layers."""
+"""A greater number is probably a typing error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,7 @@ class NetworkConfig:
     """The graph network. layers/ and readouts/ have the formulas."""
 
     layer: str = "gin"
-    """How a node takes up what its neighbours say."""
+    """Message-passing layer."""
     gru: str = "state"
     """A recurrent cell after each layer: `off`; `message`, as published, where the layer's output is the cell's hidden
     state, so that the node's own state has no way past; or `state`, where the node's state is."""
@@ -51,24 +49,23 @@ class NetworkConfig:
     mlp_layers: int = 2
     """Linear layers from readout to targets."""
     facts: bool = True
-    """The MLP sees the facts of the workload beside the readout."""
+    """The MLP receives the workload features beside the readout."""
     plain: bool = True
-    """The network adds to what a plain model says (plain.py), and begins by adding nothing."""
+    """The network corrects a base model (stacked_regressor.py), and begins with no correction."""
     most_added: float = 0.25
-    """How far it may go from there, as a share of how far the plain model is typically off (of a target, on training
-    rows held back). Validation rows are of few families: a network that is right for these may be wrong by far for
-    others, and what the plain model knows exactly it is not to touch."""
+    """Largest correction, as a share of the typical out-of-fold error of the base model per target. Validation rows
+    are of few families: a network that fits these may be far off for others."""
     output: str = "linear"
     """Activation of the targets: `linear`, or `leaky` as published."""
     start: str = "usual"
-    """First weights: as torch draws them, or as `published`."""
+    """Initial weights: the defaults of torch, or as `published`."""
     dropout: float = 0.3
     """Share of the MLP's hidden units that are dropped in training."""
 
     def __post_init__(self) -> None:
-        _one_of("layer", self.layer, LAYERS)
+        _one_of("layer", self.layer, tuple(LAYERS))
         _one_of("gru", self.gru, GRUS)
-        _one_of("readout", self.readout, READOUTS)
+        _one_of("readout", self.readout, tuple(READOUTS))
         _one_of("output", self.output, ("linear", "leaky"))
         _one_of("start", self.start, STARTS)
         for name, most in (("hidden", MOST_HIDDEN), ("mlp_layers", MOST_LAYERS)):
@@ -88,7 +85,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """The loop."""
+    """The training loop."""
 
     learning_rate: float = 1e-3
     weight_decay: float = 1e-2
@@ -120,14 +117,14 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectorConfig:
-    """All of it."""
+    """All choices."""
 
     preset: str = "driple"
-    """Where the choices came from."""
+    """The preset that the other choices started from."""
     grouping: str = "uniform:20"
-    """Of ops to nodes: see pipeline/graph/group_count.py."""
+    """How ops are grouped to nodes: see pipeline/graph/group_count.py."""
     features: str = "driple"
-    """Of a node: the three of the `paper`, or ours."""
+    """Node features: the three of the `paper`, or ours."""
     feature_scale: str = "log"
     """`raw`, or logarithm and then mean 0, deviation 1 over the training rows."""
     target_scale: str = "log"

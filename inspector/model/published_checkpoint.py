@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.metrics import PUBLISHED_INDEX
+from driple.contracts.metrics import PUBLISHED_COLUMNS, PUBLISHED_INDEX
 from driple.inspector.model.model_config import PRESETS
 from driple.inspector.network.batching.dense import DenseGraphs
 from driple.inspector.network.graph_network import Network
@@ -66,7 +66,7 @@ def load_checkpoint(path: Path | str) -> PublishedInspector:
     Raises:
         BadInput: the file cannot be read, wants to run code, or is another checkpoint; one line.
     """
-    network = Network(CONFIG, FEATURES, 0)
+    network = Network(CONFIG, FEATURES, 0, len(PUBLISHED_COLUMNS))
     network.load_state_dict(_read(Path(path)), strict=True)
     inspector = PublishedInspector(network)
     inspector.eval()
@@ -123,7 +123,7 @@ def _read(path: Path) -> dict[str, Tensor]:
             f"{path}: not a published checkpoint: weight {shown(other[0])} is not one of its {len(OUR_NAME)}"
         )
     with torch.device("meta"):  # shapes alone; draws no random numbers
-        expected = Network(CONFIG, FEATURES, 0).state_dict()
+        expected = Network(CONFIG, FEATURES, 0, len(PUBLISHED_COLUMNS)).state_dict()
     weights = {}
     for theirs, ours in OUR_NAME.items():
         weight = state[theirs]

@@ -1,62 +1,79 @@
-"""Which inspectors there are. Reads a line or two of each and loads none, so that a wrong name is told at once."""
+"""Finds inspectors. Reads only the head of each and loads none, so that a wrong name fails at once."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, nearest
+from driple.contracts.formats.inspector import FILE, folder_name
+from driple.contracts.installed_data import installed_data
 
-FILE = "inspector.json"
+HERE = Path("inspectors")
 
 
 @dataclass(frozen=True)
-class Shelved:
-    """An inspector's folder, and what it is of."""
+class StoredInspector:
+    """The folder of an inspector, with its setting and role."""
 
     folder: Path
     setting: str
     role: str
 
 
-def shelved(inspectors: Path) -> tuple[Shelved, ...]:
+def is_inspector(folder: Path) -> bool:
+    """Whether a folder is that of an inspector."""
+    return (folder / FILE).is_file()
+
+
+def stored_inspectors(inspectors: Path) -> tuple[StoredInspector, ...]:
     """The inspectors in a folder of them, or the one whose folder it is."""
     found = []
     for path in (inspectors / FILE, *sorted(inspectors.glob(f"*/{FILE}"))):
         try:
             value = json.loads(path.read_bytes())
-            found.append(Shelved(path.parent, str(value["setting"]), str(value["role"])))
+            found.append(StoredInspector(path.parent, str(value["setting"]), str(value["role"])))
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
-            continue  # none, or a broken one: of that checkpoint.load complains, if it is asked for by name
+            continue  # none, or a damaged one, which `load` reports if it is asked for by name
     return tuple(found)
 
 
-def find(inspectors: Path, setting: str, role: str) -> Path:
+def find(inspectors: str | Path | None, setting: str, role: str) -> Path:
     """The folder of the inspector of a setting and role.
 
+    Args:
+        inspectors: where to look; None for `./inspectors` and then the inspectors installed with driple.
+        setting: its setting.
+        role: its role.
+
     Raises:
-        BadInput: there is none; says which there are, and how to train one.
+        BadInput: there is none; the message lists the others and says how to train one.
     """
-    usual = inspectors / (setting if role == "worker" else f"{setting}-{role}")
-    if (usual / FILE).is_file():
-        return usual
-    there = shelved(inspectors)
-    for one in there:
-        if (one.setting, one.role) == (setting, role):
-            return one.folder
+    installed = installed_data(HERE.name) if inspectors is None else None
+    folders = [HERE if inspectors is None else Path(inspectors), *([] if installed is None else [installed])]
+    there: list[StoredInspector] = []
+    for folder in folders:
+        usual = folder / folder_name(setting, role)
+        if is_inspector(usual):
+            return usual
+        there += stored_inspectors(folder)
+        for one in there:
+            if (one.setting, one.role) == (setting, role):
+                return one.folder
     raise BadInput(
-        f"no inspector of {setting} for role {role} in {inspectors} ({_known(there, setting, role, inspectors)}); to "
-        f"train one: driple-train --setting {setting}{'' if role == 'worker' else f' --role {role}'}"
+        f"no inspector of {setting} for role {role} in {' or '.join(map(str, dict.fromkeys(folders)))} "
+        f"({_known(there, setting, role, folders)}); to train one: driple-train --setting {setting}"
+        f"{'' if role == 'worker' else f' --role {role}'}"
     )
 
 
-def _known(there: Sequence[Shelved], setting: str, role: str, inspectors: Path) -> str:
-    names = [one.setting for one in there if one.role == role]
-    others = [f"{one.setting} for {one.role}" for one in there if one.role != role]
+def _known(there: Sequence[StoredInspector], setting: str, role: str, folders: Iterable[Path]) -> str:
+    names = list(dict.fromkeys(one.setting for one in there if one.role == role))
+    others = list(dict.fromkeys(f"{one.setting} for {one.role}" for one in there if one.role != role))
     if not names and not others:
-        return "it has none" if inspectors.is_dir() else "there is no such folder: see --inspectors"
+        return "it has none" if any(folder.is_dir() for folder in folders) else "there is no such folder"
     guess = nearest(setting, names, cutoff=0.8)
     hint = f"; did you mean {guess}?" if guess else ""
     return f"it has {', '.join([*names, *others])}{hint}"

@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import ROWS_FILE, ROWS_SCHEMA, ROWS_VERSION
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.run_dir import replacing
 from driple.inspector.data.examples import Example, Examples
-from driple.inspector.data.workload_features import FACTS, facts_of
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
 
-FILE = "training-rows.json"
-SCHEMA = "training-rows"
-SCHEMA_VERSION = 1
 FIGURES = 6
-"""Of a fact. More would tell nothing."""
+"""Significant digits of a stored feature."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +55,20 @@ class TrainingRows:
 
     @classmethod
     def of(cls, examples: Examples, split: str) -> TrainingRows:
-        """Of the training side of a dataset."""
+        """The training side of a dataset."""
         rows = tuple(
-            Row(label_of(item), item.workload.get("family"), tuple(map(_short, facts_of(item))))
+            Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
             for item in examples.side(split, "train").items
         )
-        return cls(examples.sha256, split, examples.role, FACTS, rows)
+        return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows)
 
     def table(self) -> NDArray[np.float64]:
-        """[n, len(FACTS)], NaN where unknown."""
-        found = np.full((len(self.rows), len(FACTS)), np.nan)
+        """[n, len(WORKLOAD_FEATURES)], NaN where unknown."""
+        found = np.full((len(self.rows), len(WORKLOAD_FEATURES)), np.nan)
         for place, name in enumerate(self.facts):
-            if name in FACTS:  # a release before or after knew other facts
+            if name in WORKLOAD_FEATURES:  # a release before or after knew other facts
                 values = [row.facts[place] for row in self.rows]
-                found[:, FACTS.index(name)] = [math.nan if value is None else value for value in values]
+                found[:, WORKLOAD_FEATURES.index(name)] = [math.nan if value is None else value for value in values]
         return found
 
 
@@ -98,9 +96,9 @@ def workload_label(workload: Mapping[str, Any]) -> str:
 
 def save_rows(folder: Path, rows: TrainingRows) -> None:
     """Puts the rows beside an inspector, a line each."""
-    head = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, **to_plain(rows)}
+    head = {"schema": ROWS_SCHEMA, "schema_version": ROWS_VERSION, **to_plain(rows)}
     lines = head.pop("rows")
-    with replacing(folder / FILE) as stream:
+    with replacing(folder / ROWS_FILE) as stream:
         stream.write(json.dumps(head, allow_nan=False)[:-1] + ', "rows": [\n')
         stream.write(",\n".join(json.dumps(line, separators=(",", ":"), allow_nan=False) for line in lines))
         stream.write("\n]}\n")
@@ -112,7 +110,7 @@ def load_rows(folder: Path, *, dataset_sha256: str, split: str, role: str) -> Tr
     Raises:
         BadInput: the file cannot be read.
     """
-    path = folder / FILE
+    path = folder / ROWS_FILE
     if not path.is_file():
         return None
     rows = read_json_file(path, _decode)
@@ -122,9 +120,9 @@ def load_rows(folder: Path, *, dataset_sha256: str, split: str, role: str) -> Tr
 
 
 def _decode(value: Any) -> TrainingRows | None:
-    if not isinstance(value, dict) or value.pop("schema", None) != SCHEMA:
+    if not isinstance(value, dict) or value.pop("schema", None) != ROWS_SCHEMA:
         raise BadInput("not the training rows of an inspector")
-    if value.pop("schema_version", None) != SCHEMA_VERSION:
+    if value.pop("schema_version", None) != ROWS_VERSION:
         return None
     return from_plain(TrainingRows, value)
 

@@ -1,1 +1,1 @@
-"""The graph network: layers, readouts, batching, native kernels."""
+"""The graph network: layers, readouts and batching."""

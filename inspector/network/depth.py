@@ -1,4 +1,4 @@
-"""How many steps: a number, or a function of the number of nodes, rounded down, at least 1."""
+"""Numbers of steps: a number, or a function of the number of nodes, rounded down, at least 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLICIES: dict[str, Callable[[int], float]] = {
     "3sqrtN": lambda n: math.isqrt(9 * n),
 }
 MOST = 1000
-"""Beyond, a typing slip is likelier than a wish: nothing would come of it for hours."""
+"""A greater number is probably a typing error."""
 
 
 def depth(policy: str, nodes: int, name: str = "depth") -> int:

@@ -19,14 +19,13 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, leaky_relu
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import COLUMNS
 from driple.inspector.model.model_config import NetworkConfig
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.depth import depends_on_graph, depth
 from driple.inspector.network.layers.gru import StateCell
-from driple.inspector.network.layers.layer_chain import chain
+from driple.inspector.network.layers.layer_chain import FAST_CHAINS, chain
 from driple.inspector.network.layers.registry import layer
-from driple.inspector.network.native.chain_gradients import chain_in_place
-from driple.inspector.network.native.chain_kernel import chain_by_kernel
 from driple.inspector.network.readouts.registry import readout
 
 
@@ -34,14 +33,20 @@ class Network(nn.Module):  # type: ignore[misc]
     """A batch of graphs, and facts [B, facts], to [B, outputs]."""
 
     def __init__(
-        self, config: NetworkConfig, node_features: int, facts: int, outputs: int = 12, *, split: float | None = None
+        self,
+        config: NetworkConfig,
+        node_features: int,
+        facts: int,
+        outputs: int = len(COLUMNS),
+        *,
+        split: float | None = None,
     ) -> None:
-        """Draw first weights.
+        """Draw initial weights.
 
         Args:
             config: every choice.
             node_features: of each node.
-            facts: of each workload, used where the config says so; with a plain model its predictions are the last.
+            facts: of each workload, used if the config says so; base predictions are the last of them.
             outputs: targets.
             split: share of each graph's layers after which the rest have weights of their own, though the config may
                 say that they are shared. Transfer needs it, to tune the rest apart.
@@ -53,7 +58,7 @@ class Network(nn.Module):  # type: ignore[misc]
         if split is not None and not 0 < split < 1:
             raise BadInput(f"split: expected a share between 0 and 1, got {split}")
         if config.plain and facts < outputs:
-            raise BadInput(f"a plain model says {outputs} targets, and there are only {facts} facts")
+            raise BadInput(f"a base model has {outputs} targets, and there are only {facts} features")
         self.config = config
         self.node_features = node_features
         self.facts = facts
@@ -80,7 +85,7 @@ class Network(nn.Module):  # type: ignore[misc]
         if config.plain:
             nn.init.zeros_(self.mlp[-1].weight)
             nn.init.zeros_(self.mlp[-1].bias)
-            # How far the plain model is off, of each target: kept with the weights.
+            # Residual scale: typical error of the base model per target, stored with the weights.
             self.register_buffer("doubt", torch.ones(outputs))
 
     def _sizes(self, fixed: int | None) -> list[tuple[int, int]]:
@@ -136,7 +141,7 @@ class Network(nn.Module):  # type: ignore[misc]
         steps = [after - before for before, after in zip(begin, end, strict=True)]
         cell = self.late_cell if late else self.cell
         if self.config.shared and not self.config.jump and max(steps) > 0:
-            for quick in (chain_by_kernel, chain_in_place):
+            for quick in FAST_CHAINS:
                 last = quick(graphs, x, layer_at(0), layer_at(1), cell, steps)
                 if last is not None:
                     return last

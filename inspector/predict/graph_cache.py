@@ -1,6 +1,6 @@
-"""Graphs of models that are named and not given: made by TensorFlow in a process of its own, once, and kept.
+"""Graphs of models that are given by name: stored with driple, or built by TensorFlow in another process and cached.
 
-They are kept in $XDG_CACHE_HOME/driple/graphs (~/.cache/driple/graphs), under a name that has a hash of everything that
+The cache is $XDG_CACHE_HOME/driple/graphs (~/.cache/driple/graphs), under a name that has a hash of everything that
 makes the graph. The folder may be deleted at any time.
 """
 
@@ -21,6 +21,7 @@ from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.json_values import content_hash, to_plain
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
+from driple.pipeline.graph import public
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 KEY_VERSION = 1
@@ -31,7 +32,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GraphRequest:
     """A graph by what makes it."""
 
     workload: Workload
@@ -79,8 +80,10 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "driple" / "graphs"  # noqa: PTH117
 
 
-def graphs_of(wanted: Iterable[Wanted], folder: Path, say: Say, *, fresh: bool = False) -> dict[Wanted, OpGraph]:
-    """The graphs, from the cache or made now.
+def cached_graphs(
+    wanted: Iterable[GraphRequest], folder: Path, say: Say, *, fresh: bool = False
+) -> dict[GraphRequest, OpGraph]:
+    """The graphs: from the cache, stored with driple, or built now with TensorFlow.
 
     Args:
         wanted: which; several may be the same.
@@ -93,11 +96,23 @@ def graphs_of(wanted: Iterable[Wanted], folder: Path, say: Say, *, fresh: bool =
         RunFailed: it failed otherwise.
     """
     every = list(dict.fromkeys(wanted))
-    found = {} if fresh else {one: graph for one in every if (graph := _kept(folder / one.file_name)) is not None}
+    found: dict[GraphRequest, OpGraph] = {}
+    if not fresh:
+        found = {one: graph for one in every if (graph := _kept(folder / one.file_name)) is not None}
+        found |= {one: graph for one in every if one not in found and (graph := _stored(one)) is not None}
     missing = {one.key: one for one in every if one not in found}
     if missing:
         made = _make(missing, folder, say)
         found |= {one: made[one.key] for one in every if one not in found}
+    return found
+
+
+def _stored(wanted: GraphRequest) -> OpGraph | None:
+    """A graph of the zoo that is installed with driple; None where there is none."""
+    find = getattr(public, "stored_graph", None)
+    if find is None or wanted.code is not None:
+        return None
+    found: OpGraph | None = find(wanted.workload, wanted.setting)
     return found
 
 
@@ -107,7 +122,7 @@ def _kept(path: Path) -> OpGraph | None:
     return None
 
 
-def _make(missing: Mapping[str, Wanted], folder: Path, say: Say) -> dict[str, OpGraph]:
+def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say) -> dict[str, OpGraph]:
     _need_tensorflow(next(iter(missing.values())))
     names = ", ".join(one.workload.label for one in missing.values())
     say(
@@ -118,7 +133,7 @@ def _make(missing: Mapping[str, Wanted], folder: Path, say: Say) -> dict[str, Op
         return dict(zip(missing, made, strict=True))
 
 
-def _make_one(wanted: Wanted, folder: Path, say: Say) -> OpGraph:
+def _make_one(wanted: GraphRequest, folder: Path, say: Say) -> OpGraph:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
@@ -140,7 +155,7 @@ def _make_one(wanted: Wanted, folder: Path, say: Say) -> OpGraph:
             beside.rmdir()
 
 
-def _run(wanted: Wanted, out: Path) -> None:
+def _run(wanted: GraphRequest, out: Path) -> None:
     done = subprocess.run(
         wanted.command(out), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
     )
@@ -153,7 +168,7 @@ def _run(wanted: Wanted, out: Path) -> None:
     raise RunFailed(f"the graph of {wanted.workload.label} could not be made: {last}")
 
 
-def _need_tensorflow(wanted: Wanted) -> None:
+def _need_tensorflow(wanted: GraphRequest) -> None:
     for name in ("tensorflow", "tf_keras"):
         if find_spec(name) is None:
             raise BadInput(

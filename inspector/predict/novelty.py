@@ -1,9 +1,8 @@
-"""How far a workload lies from those that an inspector learned from.
+"""Novelty: the distance of a workload from the training workloads of an inspector.
 
-A workload is a point whose coordinates are its facts, each in standard deviations of the training rows. The distance of
-two is the root mean square of the difference over the facts that both know. What counts as near is what the training
-rows say themselves: how far each lies from the nearest row of another family of models, because that is how far an
-inspector has to reach when it is asked about a new one.
+A workload is a point whose coordinates are its features in standard deviations of the training rows. The distance of
+two is the root mean square difference over the features that both have. Limits come from the training rows: how far
+each lies from the nearest row of another model family, because predictions are asked for new families.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.inspector.data.examples import Example
-from driple.inspector.data.scaling import FactScaler
-from driple.inspector.data.workload_features import FACTS, WORKLOAD_FACTS, facts_of
+from driple.inspector.data.scaling import WorkloadScaler
+from driple.inspector.data.workload_features import DECLARED_FEATURES, WORKLOAD_FEATURES, workload_features
 from driple.inspector.model.training_rows import TrainingRows
 
 FloatArray: TypeAlias = NDArray[np.float64]
@@ -30,7 +29,7 @@ FAMILY_SHARES = (0.25, 0.9)
 ROW_SHARES = (0.75, 0.95)
 BEYOND = (1.0, 3.0)
 """One fact of these so many deviations outside the training range makes a workload at least `edge`, or `far`."""
-ALONE = frozenset({*WORKLOAD_FACTS, "log_ops", "log_edges", "log_levels", "log_kilobytes", "log_megaflops"})
+ALONE = frozenset({*DECLARED_FEATURES, "log_ops", "log_edges", "log_levels", "log_kilobytes", "log_megaflops"})
 """Not facts of one class of ops: where a class is rare, a second op of it is many deviations."""
 NEAREST = 3
 """Training models that are named."""
@@ -39,7 +38,7 @@ _ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
-class Outside:
+class OutOfRange:
     """A fact beyond all that training had."""
 
     fact: str
@@ -57,7 +56,7 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class Near:
+class Novelty:
     """Where a workload lies."""
 
     verdict: str
@@ -68,11 +67,11 @@ class Near:
     edge_below: float
     nearest: tuple[tuple[str, float], ...]
     """Labels of the nearest training rows, one of each model, with their distances."""
-    outside: tuple[Outside, ...]
+    outside: tuple[OutOfRange, ...]
     """Farthest first."""
 
 
-class Neighbourhood:
+class TrainingRegion:
     """Training rows as points.
 
     Args:
@@ -80,9 +79,9 @@ class Neighbourhood:
         scale: of the inspector's facts.
     """
 
-    def __init__(self, rows: TrainingRows, scale: FactScaler) -> None:
+    def __init__(self, rows: TrainingRows, scale: WorkloadScaler) -> None:
         self.rows = rows.rows
-        self._columns = [FACTS.index(name) for name in scale.names]
+        self._columns = [WORKLOAD_FEATURES.index(name) for name in scale.names]
         self._mean, self._deviation = np.asarray(scale.mean), np.asarray(scale.deviation)
         self._table = rows.table()
         self._points = self._scaled(self._table)
@@ -91,9 +90,9 @@ class Neighbourhood:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def near(self, example: Example) -> Near:
+    def novelty_of(self, example: Example) -> Novelty:
         """Where a workload lies among them."""
-        facts = facts_of(example)
+        facts = workload_features(example)
         distances = _distances(self._scaled(facts[None]), self._points)[0]
         nearest: dict[str, tuple[str, float]] = {}
         for place in np.argsort(distances, kind="stable"):
@@ -101,7 +100,7 @@ class Neighbourhood:
             nearest.setdefault(label.partition(" ")[0], (label, float(distances[place])))
         outside = self._outside(facts)
         distance = float(distances.min())
-        return Near(
+        return Novelty(
             verdict=VERDICTS[max(self._level(distance), *map(_level_of_fact, outside), 0)],
             distance=distance,
             like_below=self.like_below,
@@ -128,10 +127,10 @@ class Neighbourhood:
         like, edge = np.quantile(apart, FAMILY_SHARES if known else ROW_SHARES)
         return float(like), float(edge)
 
-    def _outside(self, facts: FloatArray) -> tuple[Outside, ...]:
+    def _outside(self, facts: FloatArray) -> tuple[OutOfRange, ...]:
         found = []
         deviations = dict(zip(self._columns, self._deviation.tolist(), strict=True))
-        for column, name in enumerate(FACTS):
+        for column, name in enumerate(WORKLOAD_FEATURES):
             known = self._table[:, column][~np.isnan(self._table[:, column])]
             value = float(facts[column])
             if not known.size or math.isnan(value):
@@ -140,11 +139,11 @@ class Neighbourhood:
             beyond = max(least - value, value - greatest)
             if beyond > _ROUNDING * max(1.0, abs(value)):
                 far = beyond / deviations[column] if column in deviations else None
-                found.append(Outside(name, value, least, greatest, far))
+                found.append(OutOfRange(name, value, least, greatest, far))
         return tuple(sorted(found, key=lambda one: -math.inf if one.deviations is None else -one.deviations))
 
 
-def _level_of_fact(one: Outside) -> int:
+def _level_of_fact(one: OutOfRange) -> int:
     if one.deviations is None:
         return 1
     if one.fact not in ALONE:

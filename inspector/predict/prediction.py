@@ -1,29 +1,29 @@
-"""Answer: what an inspector says to a question, what follows from it, and how far to trust it."""
+"""Prediction: the targets of one workload, what follows from them, and how far to trust them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
-from driple.contracts.metrics import BURST, COLUMNS, IDLE, RESOURCES, Target, burst_target
+from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
 
 if TYPE_CHECKING:
-    from driple.inspector.predict.novelty import Near
-    from driple.inspector.predict.request import Question
+    from driple.inspector.predict.novelty import Novelty
+    from driple.inspector.predict.request import PredictionQuery
 
-SCHEMA = "predictions"
-SCHEMA_VERSION = 1
 DISAGREED = 1.5
-"""Longest burst + idle to shortest, from where on the mean over resources says little."""
+"""Longest to shortest burst + idle of the resources from which the predictions of a workload contradict each other."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class About:
-    """Of an inspector, what a reader of its answers should know."""
+class InspectorInfo:
+    """The inspector behind a prediction."""
 
     folder: Path
     role: str
@@ -31,7 +31,7 @@ class About:
     split: str
     networks: int
     rows: int | None
-    """Workloads that it learned from; None where not known."""
+    """Training workloads; None where not known."""
     dataset_sha256: str
     finished: bool
     """Whether its training came to its end."""
@@ -39,98 +39,227 @@ class About:
 
 @dataclass(frozen=True)
 class Cycle:
-    """Burst and idle time together: about a training step."""
+    """Burst + idle time over the resources, in seconds."""
 
     mean: float
-    """Over the resources, in seconds."""
     least: float
     greatest: float
 
     @property
     def agreed(self) -> bool:
-        """Whether the resources say about the same, as those of a real job do."""
+        """Whether the resources have about the same cycle, as those of a real job do."""
         return self.greatest <= DISAGREED * self.least
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Answer:
-    """The 12 metrics of one workload on one setting."""
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a training step: burst + idle of one resource."""
 
-    question: Question
+    seconds: float
+    resource: Resource
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prediction:
+    """The targets of one workload on one setting."""
+
+    query: PredictionQuery
+    columns: tuple[str, ...]
+    """Names of the targets."""
     values: tuple[float, ...]
-    """[12], NaN where not predicted."""
+    """[columns], NaN where not predicted."""
     spread: tuple[float, ...] | None
-    """[12], about a standard deviation; None from a single network."""
-    about: About
-    near: Near | None
-    """None where the training rows are not known."""
+    """[columns], about a standard deviation; None from a single network."""
+    inspector: InspectorInfo
+    novelty: Novelty | None
+    """Distance from the training workloads; None where these are not known."""
     ops: int
     unsized: int
-    """Ops whose size rests on a guess."""
+    """Ops whose size is a guess."""
     traffic_known: bool = True
-    """Whether the graph says what crosses between tasks in a step."""
+    """Whether the graph has the bytes that cross between tasks in a step."""
     limited: tuple[str, ...] = ()
-    """Columns of which no more is said than a multiple of all that was measured: the truth may be more."""
+    """Columns at the upper limit of predictions, a multiple of the greatest training value: the truth may be more."""
+
+    @property
+    def setting(self) -> str:
+        """The setting it is for."""
+        return str(self.query.setting)
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """Everything known of the workload."""
+        return {name: value for name, value in self.query.workload.items() if value is not None}
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Values by target column, in the unit of its name; None where not predicted."""
+        return _by_column(self.columns, self.values)
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float] | None]:
+        """One standard deviation below and above each value; None without a spread."""
+        spread = self.spread or (math.nan,) * len(self.values)
+        pairs = {name: (max(0.0, v - s), v + s) for name, v, s in zip(self.columns, self.values, spread, strict=True)}
+        return {name: pair if math.isfinite(pair[1]) else None for name, pair in pairs.items()}
 
     def value(self, target: Target) -> float:
-        return self.values[COLUMNS.index(target.column)]
+        """The value of a target; NaN where it is not predicted."""
+        return self.values[self.columns.index(target.column)] if target.column in self.columns else math.nan
 
     def spread_of(self, target: Target) -> float | None:
-        return None if self.spread is None else self.spread[COLUMNS.index(target.column)]
+        """The spread of a target."""
+        if self.spread is None or target.column not in self.columns:
+            return None
+        return self.spread[self.columns.index(target.column)]
+
+    def cycle_of(self, resource: Resource) -> float:
+        """Burst + idle time of a resource; NaN where one of them is not predicted."""
+        return self.value(burst_target(resource, BURST)) + self.value(burst_target(resource, IDLE))
 
     @property
     def cycle(self) -> Cycle | None:
-        """None where no resource has both times."""
-        sums = [self.value(burst_target(one, BURST)) + self.value(burst_target(one, IDLE)) for one in RESOURCES]
-        known = [one for one in sums if not math.isnan(one)]
+        """Burst + idle over all resources; None where no resource has both times."""
+        known = [one for one in map(self.cycle_of, RESOURCES) if not math.isnan(one)]
         return Cycle(sum(known) / len(known), min(known), max(known)) if known else None
 
     @property
+    def step_time(self) -> StepTime | None:
+        """Burst + idle of network RX, of TX where RX is not predicted, else of another resource.
+
+        A worker receives the variables once a step. CPU time has several bursts in many steps, so its cycles are 18 to
+        42 % shorter than steps (docs/guides/metrics.md).
+        """
+        for resource in (NET_RX, NET_TX, *RESOURCES):
+            if not math.isnan(self.cycle_of(resource)):
+                return StepTime(self.cycle_of(resource), resource)
+        return None
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Seconds of a training step."""
+        return None if self.step_time is None else self.step_time.seconds
+
+    @property
     def examples_per_s(self) -> float | None:
-        """Of all workers together, if each takes a batch in a cycle. A server's cycle says nothing of that."""
-        batch, cycle = self.question.workload.get("batch_size"), self.cycle
-        if batch is None or cycle is None or cycle.mean <= 0 or self.about.role != "worker":
+        """Of all workers together; None for a parameter server, whose cycle is not a step."""
+        batch, step = self.query.workload.get("batch_size"), self.step_time_s
+        if batch is None or not step or self.inspector.role != "worker":
             return None
-        return float(self.question.setting.workers * batch / cycle.mean)
+        return float(self.query.setting.workers * batch / step)
 
 
-def to_json(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Plain values: metrics in the units that their names say, null where unknown."""
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "predictions": [_plain(one) for one in answers]}
+@dataclass(frozen=True, eq=False)
+class Predictions(Sequence[Prediction]):
+    """The predictions of a request, in the order of settings, batch sizes and update modes."""
+
+    items: tuple[Prediction, ...]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, place: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, place: slice) -> Predictions: ...
+    def __getitem__(self, place: int | slice) -> Prediction | Predictions:
+        return Predictions(self.items[place]) if isinstance(place, slice) else self.items[place]
+
+    def __str__(self) -> str:
+        from driple.inspector.predict import prediction_text, what_if
+
+        return "\n".join(prediction_text.one(self.items[0]) if len(self) == 1 else what_if.lines(self.items))
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values: metrics in the units of their names, null where unknown."""
+        found = [_plain(one) for one in self.items]
+        return {"schema": PREDICTIONS_SCHEMA, "schema_version": PREDICTIONS_VERSION, "predictions": found}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A flat row per prediction: workload, step time, novelty, every metric and its spread (`<name>_spread`)."""
+        return [_row(one) for one in self.items]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: a line per quantity, a column per prediction; without lines that have no value."""
+        rows = self.rows()
+        head = "".join(f"<th>{escape(f'prediction {n + 1}')}</th>" for n in range(len(rows)))
+        names = [name for name in (rows[0] if rows else {}) if not name.endswith("_spread")]
+        lines = [
+            f"<tr><th>{escape(name)}</th>{''.join(f'<td>{_cell(row, name)}</td>' for row in rows)}</tr>"
+            for name in names
+            if any(row.get(name) is not None for row in rows)
+        ]
+        return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def _plain(answer: Answer) -> dict[str, Any]:
-    about = answer.about
+def _row(one: Prediction) -> dict[str, Any]:
+    names = ("model", "batch_size", "update", "optimiser", "dataset")
     return {
-        "setting": str(answer.question.setting),
-        "role": about.role,
-        "workload": {name: value for name, value in answer.question.workload.items() if value is not None},
-        "provenance": about.provenance,
-        "metrics": _by_column(answer.values),
-        "spread": None if answer.spread is None else _by_column(answer.spread),
-        "cycle_s": None if answer.cycle is None else to_plain(answer.cycle),
-        "examples_per_s": answer.examples_per_s,
-        "at_limit": list(answer.limited),
-        "graph": {"ops": answer.ops, "unsized": answer.unsized, "traffic_known": answer.traffic_known},
-        "inspector": {
-            "folder": str(about.folder),
-            "split": about.split,
-            "networks": about.networks,
-            "training_rows": about.rows,
-            "dataset_sha256": about.dataset_sha256,
-            "finished": about.finished,
-        },
-        "nearness": None if answer.near is None else _near(answer.near),
+        "setting": one.setting,
+        "role": one.inspector.role,
+        **{name: one.query.workload.get(name) for name in names},
+        "step_time_s": one.step_time_s,
+        "examples_per_s": one.examples_per_s,
+        "novelty": None if one.novelty is None else one.novelty.verdict,
+        "novelty_distance": None if one.novelty is None else _finite(one.novelty.distance),
+        **one.metrics,
+        **{f"{name}_spread": value for name, value in _by_column(one.columns, one.spread or ()).items()},
     }
 
 
-def _near(near: Near) -> dict[str, Any]:
-    nearest = [{"workload": label, "distance": _finite(distance)} for label, distance in near.nearest]
-    return {**to_plain(near), "distance": _finite(near.distance), "nearest": nearest}
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    value, spread = row.get(name), row.get(f"{name}_spread")
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return escape(text if spread is None else f"{text} ± {spread:.2g}")
 
 
-def _by_column(values: Sequence[float]) -> dict[str, float | None]:
-    return {column: _finite(value) for column, value in zip(COLUMNS, values, strict=True)}
+def _plain(one: Prediction) -> dict[str, Any]:
+    info, step = one.inspector, one.step_time
+    return {
+        "setting": one.setting,
+        "role": info.role,
+        "workload": one.workload,
+        "provenance": info.provenance,
+        "metrics": one.metrics,
+        "spread": None if one.spread is None else _by_column(one.columns, one.spread),
+        "step_time_s": one.step_time_s,
+        "step_time_from": None if step is None else step.resource.key,
+        "cycle_s": None if one.cycle is None else to_plain(one.cycle),
+        "examples_per_s": one.examples_per_s,
+        "at_limit": list(one.limited),
+        "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
+        "inspector": {
+            "folder": str(info.folder),
+            "split": info.split,
+            "networks": info.networks,
+            "training_rows": info.rows,
+            "dataset_sha256": info.dataset_sha256,
+            "finished": info.finished,
+        },
+        "nearness": None if one.novelty is None else _novelty(one.novelty),
+    }
+
+
+def _novelty(novelty: Novelty) -> dict[str, Any]:
+    nearest = [{"workload": label, "distance": _finite(distance)} for label, distance in novelty.nearest]
+    return {**to_plain(novelty), "distance": _finite(novelty.distance), "nearest": nearest}
+
+
+def _by_column(columns: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:
+    return {column: _finite(value) for column, value in zip(columns, values, strict=False)}
 
 
 def _finite(value: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Pictures of answers: of one, what its traces would look like; of several, how they compare."""
+"""Pictures of predictions: the burst pattern of a single one, a comparison of several."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from driple.contracts.run_dir import replacing
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR
 from driple.inspector.predict.number_format import figures, quantity
-from driple.inspector.predict.prediction import Answer
+from driple.inspector.predict.prediction import Prediction
 from driple.inspector.predict.prediction_text import processor_name, resource_name
 from driple.inspector.predict.what_if import TITLES, coordinate, first_role, varied
 
 COLOURS = ("#1f4e79", "#f4a259", "#5b8e7d", "#8c5e8c", "#bc4b51", "#7a7a7a", "#3a86c8", "#c9a227")
-GREY = "#777777"
 CYCLES = 3
 """Of the slowest resource, that the picture of one answer shows."""
 
@@ -30,12 +29,12 @@ SPAN = 20.0
 MOST = 1000
 """Bursts that are drawn."""
 
-Series: TypeAlias = tuple[str, list[Answer]]
-Value: TypeAlias = Callable[[Answer], tuple[float, float, float]]
+Series: TypeAlias = tuple[str, list[Prediction]]
+Value: TypeAlias = Callable[[Prediction], tuple[float, float, float]]
 """Value, least and greatest; three times the same where there is no range."""
 
 
-def draw(path: Path, answers: Sequence[Answer]) -> None:
+def draw(path: Path, answers: Sequence[Prediction]) -> None:
     """Writes the picture; the ending of the name says its format.
 
     Raises:
@@ -58,7 +57,7 @@ def draw(path: Path, answers: Sequence[Answer]) -> None:
         pyplot.close(figure)
 
 
-def _patterns(pyplot: Any, answer: Answer) -> Any:
+def _patterns(pyplot: Any, answer: Prediction) -> Any:
     """A row for each resource: bursts and idle time in turn, as they would follow each other."""
     known = [one for one in RESOURCES if not any(math.isnan(value) for value in _bib(answer, one))]
     figure, axes = pyplot.subplots(
@@ -80,7 +79,7 @@ def _patterns(pyplot: Any, answer: Answer) -> Any:
         axis.set_ylim(0, 1.25 * level / size if level > 0 else 1.0)
         axis.set_ylabel(unit, fontsize=9)
         axis.set_title(
-            f"{resource_name(resource, answer.question.setting)}: {quantity(burst, 's')} burst, "
+            f"{resource_name(resource, answer.query.setting)}: {quantity(burst, 's')} burst, "
             f"{quantity(idle, 's')} idle, {quantity(level, resource.amount_unit)}",
             loc="left",
             fontsize=9,
@@ -88,19 +87,19 @@ def _patterns(pyplot: Any, answer: Answer) -> Any:
         _bare(axis)
     axes[-1, 0].set_xlim(0, end)
     axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
-    where = f"{workload_label(answer.question.workload)} on {answer.question.setting}, {answer.about.role}"
+    where = f"{workload_label(answer.query.workload)} on {answer.query.setting}, {answer.inspector.role}"
     figure.suptitle(f"predicted: {where}{_provenance([answer])}", x=0.01, ha="left", fontsize=11)
     return figure
 
 
-def _comparison(pyplot: Any, answers: Sequence[Answer]) -> Any:
+def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     """Four panels over one axis; what else differs are lines or bars beside each other."""
     axes_varied = varied(answers) or ["setting"]
     across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
     series = _series(answers, [axis for axis in axes_varied if axis != across])
-    processor = processor_name([one.question.setting for one in answers])
+    processor = processor_name([one.query.setting for one in answers])
     panels: tuple[tuple[str, Value], ...] = (
-        ("burst + idle, about a training step [s]; whiskers: by resource", _cycle),
+        ("step time [s]; whiskers: burst + idle by resource", _step),
         ("examples/s of the job", _rate),
         (f"{processor}: share of the time in bursts [%]", _busy),
         ("network, both ways: mean rate [MB/s]", _traffic),
@@ -116,8 +115,8 @@ def _comparison(pyplot: Any, answers: Sequence[Answer]) -> Any:
     handles, labels = places[0, 0].get_legend_handles_labels()
     if len(series) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(series), 4), frameon=False, fontsize=9)
-    common = {name: value for name, value in answers[0].question.workload.items() if name not in axes_varied}
-    where = "" if "setting" in axes_varied else f" on {answers[0].question.setting}"
+    common = {name: value for name, value in answers[0].query.workload.items() if name not in axes_varied}
+    where = "" if "setting" in axes_varied else f" on {answers[0].query.setting}"
     title = f"predicted: {workload_label(common)}{where}, {first_role(answers)}{_provenance(answers)}"
     if any(_far(one) for one in answers):
         title += "\nhollow: far outside the training data"
@@ -162,34 +161,34 @@ def _panel(axis: Any, series: Sequence[Series], ticks: Sequence[str], across: st
     axis.set_xlabel("batch size of a worker" if lines else TITLES[across], fontsize=9)
 
 
-def _series(answers: Sequence[Answer], axes: Sequence[str]) -> list[Series]:
-    found: dict[str, list[Answer]] = {}
+def _series(answers: Sequence[Prediction], axes: Sequence[str]) -> list[Series]:
+    found: dict[str, list[Prediction]] = {}
     for one in answers:
         found.setdefault(", ".join(coordinate(one, axis) for axis in axes) or "predicted", []).append(one)
     return list(found.items())
 
 
-def _bib(answer: Answer, resource: Any) -> tuple[float, float, float]:
+def _bib(answer: Prediction, resource: Any) -> tuple[float, float, float]:
     burst, idle, amount = (answer.value(burst_target(resource, metric)) for metric in (BURST, IDLE, AMOUNT))
     return burst, idle, amount
 
 
-def _cycle(answer: Answer) -> tuple[float, float, float]:
-    cycle = answer.cycle
-    return (math.nan,) * 3 if cycle is None else (cycle.mean, cycle.least, cycle.greatest)
+def _step(answer: Prediction) -> tuple[float, float, float]:
+    cycle, step = answer.cycle, answer.step_time_s
+    return (math.nan,) * 3 if cycle is None or step is None else (step, cycle.least, cycle.greatest)
 
 
-def _rate(answer: Answer) -> tuple[float, float, float]:
+def _rate(answer: Prediction) -> tuple[float, float, float]:
     rate = answer.examples_per_s
     return _alone(math.nan if rate is None else rate)
 
 
-def _busy(answer: Answer) -> tuple[float, float, float]:
+def _busy(answer: Prediction) -> tuple[float, float, float]:
     burst, idle, _ = _bib(answer, GPU)
     return _alone(100 * burst / (burst + idle) if burst + idle > 0 else math.nan)
 
 
-def _traffic(answer: Answer) -> tuple[float, float, float]:
+def _traffic(answer: Prediction) -> tuple[float, float, float]:
     total = 0.0
     for resource in (NET_TX, NET_RX):
         burst, idle, level = _bib(answer, resource)
@@ -201,12 +200,12 @@ def _alone(value: float) -> tuple[float, float, float]:
     return value, value, value
 
 
-def _far(answer: Answer) -> bool:
-    return answer.near is not None and answer.near.verdict == FAR
+def _far(answer: Prediction) -> bool:
+    return answer.novelty is not None and answer.novelty.verdict == FAR
 
 
-def _provenance(answers: Sequence[Answer]) -> str:
-    kinds = sorted({one.about.provenance for one in answers})
+def _provenance(answers: Sequence[Prediction]) -> str:
+    kinds = sorted({one.inspector.provenance for one in answers})
     return f" (inspector: {' and '.join(kind.upper() if kind == 'simulated' else kind for kind in kinds)})"
 
 

@@ -1,16 +1,27 @@
-"""An answer for people: the metrics as a table of resources, and beneath it what they rest on."""
+"""A prediction as text: a table of resources, then the step time, the inspector and the novelty of the workload."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, RESOURCES, Resource, burst_target
+from driple.contracts.metrics import (
+    AMOUNT,
+    BURST,
+    GPU,
+    GPU_MEMORY,
+    IDLE,
+    RESOURCES,
+    TARGET_OF_COLUMN,
+    Resource,
+    burst_target,
+)
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
-from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Near
+from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
 from driple.inspector.predict.number_format import figures, of_target, quantity
-from driple.inspector.predict.prediction import About, Answer
+from driple.inspector.predict.prediction import InspectorInfo, Prediction
 
 VERDICTS = {
     LIKE: "like the training data",
@@ -35,29 +46,30 @@ def resource_name(resource: Resource, setting: Setting) -> str:
     return resource.title.replace(" utilisation", "") if resource is GPU_MEMORY else resource.title
 
 
-def one(answer: Answer) -> list[str]:
+def one(answer: Prediction) -> list[str]:
     """The lines for a single answer."""
-    question = answer.question
-    header = f"{workload_label(question.workload)} on {question.setting}, as a {_role(answer.about.role)} sees it"
-    lines = [*warnings([answer.about]), header, "", *_table(answer), ""]
-    cycle = answer.cycle
-    if cycle is not None:
-        between = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
-        care = "" if cycle.agreed else ", which is no one step: take with care"
-        line = f"burst + idle  {quantity(cycle.mean, 's')}, about a training step (resources say {between}{care})"
+    query, step, cycle = answer.query, answer.step_time, answer.cycle
+    header = f"{workload_label(query.workload)} on {query.setting}, as a {_role(answer.inspector.role)} sees it"
+    lines = [*warnings([answer.inspector]), header, "", *_table(answer), ""]
+    if step is not None and cycle is not None:
+        source = resource_name(step.resource, query.setting)
+        line = f"step time     {quantity(step.seconds, 's')} (burst + idle of {source})"
+        if not cycle.agreed:
+            span = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
+            line += f", take with care: resources differ, {span}"
         if answer.examples_per_s is not None:
             line += f"; {figures(answer.examples_per_s)} examples/s of the job"
         lines.append(line)
     return [*lines, *rests_on(answer)]
 
 
-def rests_on(answer: Answer) -> list[str]:
+def rests_on(answer: Prediction) -> list[str]:
     """What an answer rests on: inspector, training data, graph."""
-    found = [inspector_line(answer.about), *near_lines(answer.near)]
+    found = [inspector_line(answer.inspector), *near_lines(answer.novelty)]
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:
-        remedy = "" if answer.question.workload.get("batch_size") else ": --batch-size may tell them"
+        remedy = "" if answer.query.workload.get("batch_size") else ": --batch-size may tell them"
         found.append(f"{answer.unsized} of its {answer.ops} ops have sizes that are guessed{remedy}")
     if not answer.traffic_known:
         found.append(
@@ -67,7 +79,7 @@ def rests_on(answer: Answer) -> list[str]:
     return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
 
 
-def warnings(every: Sequence[About]) -> list[str]:
+def warnings(every: Sequence[InspectorInfo]) -> list[str]:
     """What must not be overlooked."""
     lines = []
     simulated = [str(about.folder) for about in dict.fromkeys(every) if about.provenance == "simulated"]
@@ -79,14 +91,14 @@ def warnings(every: Sequence[About]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def inspector_line(about: About) -> str:
+def inspector_line(about: InspectorInfo) -> str:
     """Which inspector, and what it learned from."""
     rows = "" if about.rows is None else f"{about.rows} "
     networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
     return f"{about.folder}: {rows}{about.provenance} workloads ({about.split} split), {networks}"
 
 
-def near_lines(near: Near | None) -> list[str]:
+def near_lines(near: Novelty | None) -> list[str]:
     """Where the workload lies among the training rows."""
     if near is None:
         return ["nearness not known: no training rows beside the inspector, and its dataset is not here"]
@@ -105,16 +117,21 @@ def near_lines(near: Near | None) -> list[str]:
     return lines
 
 
-def _table(answer: Answer) -> list[str]:
-    head = ["", "burst", "idle", "level in a burst"]
-    rows = [head]
+def _table(answer: Prediction) -> list[str]:
+    setting = answer.query.setting
+    rows, others, unknown = [["", "burst", "idle", "level in a burst"]], [], []
     for resource in RESOURCES:
-        cells = [
-            of_target(target, answer.value(target), answer.spread_of(target))
-            for target in (burst_target(resource, metric) for metric in (BURST, IDLE, AMOUNT))
-        ]
-        rows.append([resource_name(resource, answer.question.setting), *cells])
-    return aligned(rows, gap=3)
+        targets = [burst_target(resource, metric) for metric in (BURST, IDLE, AMOUNT)]
+        if all(math.isnan(answer.value(target)) for target in targets):
+            unknown.append(resource_name(resource, setting))
+            continue
+        cells = [of_target(target, answer.value(target), answer.spread_of(target)) for target in targets]
+        rows.append([resource_name(resource, setting), *cells])
+    for target in (TARGET_OF_COLUMN[name] for name in answer.columns):
+        if target.resource is None and not math.isnan(answer.value(target)):
+            others.append([target.title, of_target(target, answer.value(target), answer.spread_of(target))])
+    lines = [*aligned(rows, gap=3), *(["", *aligned(others, gap=3)] if others else [])]
+    return [*lines, f"not measured on this device: {', '.join(unknown)}"] if unknown else lines
 
 
 def aligned(rows: Sequence[Sequence[str]], gap: int = 2, left: int = 1) -> list[str]:

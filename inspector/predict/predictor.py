@@ -1,99 +1,128 @@
-"""Questions to answers. The only file behind driple-predict that needs torch."""
+"""Inspector: a trained model that is loaded and predicts. The only file of the predict path that needs torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from driple.contracts.errors import BadInput
-from driple.contracts.metrics import COLUMNS
+from driple.contracts.setting import Setting
 from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.data.examples import unmeasured
-from driple.inspector.model.inspector import Inspector
+from driple.inspector.model import store
 from driple.inspector.model.inspector_folder import load
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.training_rows import TrainingRows, load_rows
-from driple.inspector.predict.novelty import Neighbourhood
-from driple.inspector.predict.prediction import About, Answer
-from driple.inspector.predict.request import Question
+from driple.inspector.predict import request
+from driple.inspector.predict.novelty import TrainingRegion
+from driple.inspector.predict.prediction import InspectorInfo, Prediction, Predictions
 from driple.inspector.training.threads import torch_threads
 from driple.pipeline.graph.public import OpGraph
 
 
-class Oracle:
-    """An inspector, loaded, with its training rows.
+class Inspector:
+    """The trained model of one setting and role.
+
+    inspector = Inspector.load("cpu-p2w2-1g")
+    print(inspector.predict("resnet56", batch_size=64))
 
     Args:
         folder: of the inspector.
         datasets: where its dataset may be, if the training rows are not kept beside it.
     """
 
-    def __init__(self, folder: Path, datasets: Path) -> None:
-        self.inspector = load(folder)
-        rows = _rows(folder, datasets, self.inspector)
-        self.neighbours = None if rows is None else Neighbourhood(rows, self.inspector.preparation.facts)
-        self.about = About(
+    def __init__(self, folder: Path, datasets: Path = Path("datasets")) -> None:
+        self.model = load(folder)
+        rows = _rows(folder, datasets, self.model)
+        self.region = None if rows is None else TrainingRegion(rows, self.model.preparation.facts)
+        self.info = InspectorInfo(
             folder=folder,
-            role=self.inspector.role,
-            provenance=self.inspector.provenance,
-            split=self.inspector.split,
-            networks=len(self.inspector.networks),
+            role=self.model.role,
+            provenance=self.model.provenance,
+            split=self.model.split,
+            networks=len(self.model.networks),
             rows=None if rows is None else len(rows.rows),
-            dataset_sha256=self.inspector.dataset_sha256,
-            finished=bool(self.inspector.training.get("finished", True)),
+            dataset_sha256=self.model.dataset_sha256,
+            finished=bool(self.model.training.get("finished", True)),
         )
 
-    def answer(self, questions: Sequence[Question], graph_of: Callable[[Question], OpGraph]) -> list[Answer]:
-        """The answers, in the order of the questions."""
-        graphs = [graph_of(question) for question in questions]
-        examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, questions, strict=True)]
+    @classmethod
+    def load(
+        cls,
+        path_or_setting: str | Path,
+        *,
+        inspectors: str | Path | None = None,
+        role: str = "worker",
+        datasets: str | Path = "datasets",
+    ) -> Inspector:
+        """Loads an inspector.
+
+        Args:
+            path_or_setting: the folder of an inspector, or the setting whose inspector is wanted.
+            inspectors: the folder of inspectors; default `./inspectors`, then those installed with driple.
+            role: `worker` or `ps`.
+            datasets: where its dataset may be, if the training rows are not kept beside it.
+
+        Raises:
+            BadInput: there is none, or it cannot be read.
+        """
+        folder = Path(path_or_setting)
+        if not store.is_inspector(folder):
+            folder = store.find(inspectors, str(Setting.parse(str(path_or_setting))), role)
+        return cls(folder, Path(datasets))
+
+    @property
+    def setting(self) -> str:
+        """The setting it was trained for."""
+        return self.model.setting
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The target columns that it predicts."""
+        return self.model.columns
+
+    def predict(self, model: str | None = None, **options: Any) -> Predictions:
+        """Predicts workloads that have never run; arguments as `driple.inspector.predict.predict_workload.predict`.
+
+        Raises:
+            BadInput: an unknown name, or options that contradict each other.
+        """
+        how = {name: options.pop(name) for name in ("fresh", "say") if name in options}
+        queries = request.queries(request.request_of(model, setting=self.setting, **options))
+        return Predictions(tuple(self.answer(queries, request.graphs_of(queries, **how))))
+
+    def answer(self, queries: Sequence[request.PredictionQuery], graphs: Sequence[OpGraph]) -> list[Prediction]:
+        """The predictions for queries of this setting and their graphs, in this order."""
+        examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, queries, strict=True)]
         # For a network this small, threads wait for one another longer than they compute: 160 ms instead of 3.
         with torch_threads(1):
-            values, spread = self.inspector.predict(examples)
-        limits = self.inspector.preparation.targets.at_limit(values)
+            values, spread = self.model.predict(examples)
+        limits = self.model.preparation.targets.at_limit(values)
         return [
-            Answer(
-                question=question,
+            Prediction(
+                query=query,
+                columns=self.columns,
                 values=tuple(values[place].tolist()),
                 spread=None if spread is None else tuple(spread[place].tolist()),
-                about=self.about,
-                near=None if self.neighbours is None else self.neighbours.near(example),
+                inspector=self.info,
+                novelty=None if self.region is None else self.region.novelty_of(example),
                 ops=len(graph.ops),
                 unsized=graph.unsized,
                 traffic_known=not math.isnan(graph.bytes_received),
-                limited=tuple(name for name, limit in zip(COLUMNS, limits[place], strict=True) if limit),
+                limited=tuple(name for name, limit in zip(self.columns, limits[place], strict=True) if limit),
             )
-            for place, (question, example, graph) in enumerate(zip(questions, examples, graphs, strict=True))
+            for place, (query, example, graph) in enumerate(zip(queries, examples, graphs, strict=True))
         ]
 
 
-def answers(
-    questions: Sequence[Question], folders: Mapping[str, Path], datasets: Path, graph_of: Callable[[Question], OpGraph]
-) -> list[Answer]:
-    """Every question answered by the inspector of its setting, in the order of the questions.
-
-    Args:
-        questions: what is asked.
-        folders: of a setting's text, the folder of its inspector.
-        datasets: see Oracle.
-        graph_of: of a question its graph.
-    """
-    found: dict[int, Answer] = {}
-    for setting, folder in folders.items():
-        mine = [one for one in questions if str(one.setting) == setting]
-        oracle = Oracle(folder, datasets)
-        if oracle.inspector.setting != setting:
-            raise BadInput(f"{folder}: its inspector is of {oracle.inspector.setting}, not of {setting}")
-        found |= {id(one): answer for one, answer in zip(mine, oracle.answer(mine, graph_of), strict=True)}
-    return [found[id(one)] for one in questions]
-
-
-def _rows(folder: Path, datasets: Path, inspector: Inspector) -> TrainingRows | None:
-    rows = load_rows(folder, dataset_sha256=inspector.dataset_sha256, split=inspector.split, role=inspector.role)
+def _rows(folder: Path, datasets: Path, model: InspectorModel) -> TrainingRows | None:
+    rows = load_rows(folder, dataset_sha256=model.dataset_sha256, split=model.split, role=model.role)
     if rows is not None or not datasets.exists():
         return rows
     try:
-        examples = read_examples(datasets, inspector.setting, inspector.role)
-        return TrainingRows.of(examples, inspector.split) if examples.sha256 == inspector.dataset_sha256 else None
-    except BadInput:  # no such dataset here, which is no reason to give no answer
+        examples = read_examples(datasets, model.setting, model.role)
+        return TrainingRows.of(examples, model.split) if examples.sha256 == model.dataset_sha256 else None
+    except BadInput:  # no such dataset here: predictions only lack their novelty
         return None

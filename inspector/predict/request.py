@@ -1,11 +1,11 @@
-"""From what a person names to questions: a setting, what is known of a workload, and where its graph comes from."""
+"""Resolves a request to queries: a setting, the known features of a workload, and where its graph comes from."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.inspector.predict.graph_cache import Wanted
+from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the person said, with None where nothing. Exactly one of `model`, `graph` and `code` is there."""
+class PredictionRequest:
+    """The arguments of a prediction, None where not given. Exactly one of `model`, `graph` and `code` is given."""
 
     settings: tuple[Setting, ...]
     model: str | None = None
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class GraphFile:
     """A graph by its file."""
 
     path: Path
@@ -54,16 +54,49 @@ class File:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Question:
+class PredictionQuery:
     """One prediction that is asked for."""
 
     setting: Setting
     workload: Mapping[str, Any]
     """As inspectors know it: examples.WORKLOAD."""
-    source: File | Wanted
+    source: GraphFile | GraphRequest
 
 
-def questions(asked: Asked) -> list[Question]:
+def request_of(
+    model: str | None,
+    *,
+    setting: str | Sequence[str],
+    batch_size: int | Sequence[int] | None = None,
+    update: str | Sequence[str] | None = None,
+    graph: str | Path | None = None,
+    code: str | None = None,
+    **others: Any,
+) -> PredictionRequest:
+    """A request from the arguments of `predict`: single values or several, duplicates once.
+
+    Raises:
+        BadInput: an unknown setting or update mode.
+    """
+    settings = [setting] if isinstance(setting, str) else setting
+    sizes = [batch_size] if isinstance(batch_size, int) else batch_size or ()
+    updates = [update] if isinstance(update, str) else update or ()
+    for name in updates:
+        if name not in UPDATES:
+            raise UnknownName("update", name, UPDATES)
+    own = ":" in (model or "")  # `file.py:function`
+    return PredictionRequest(
+        settings=tuple(dict.fromkeys(map(Setting.parse, settings))),
+        model=None if own else model,
+        graph=None if graph is None else Path(graph),
+        code=model if own else code,
+        batch_sizes=tuple(dict.fromkeys(sizes)),
+        updates=tuple(dict.fromkeys(updates)),
+        **others,
+    )
+
+
+def queries(asked: PredictionRequest) -> list[PredictionQuery]:
     """Every combination of setting, batch size and update mode.
 
     Raises:
@@ -85,7 +118,7 @@ def questions(asked: Asked) -> list[Question]:
     return _of_file(asked, asked.graph) if asked.graph is not None else _of_model(asked)
 
 
-def _of_model(asked: Asked) -> list[Question]:
+def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
     code, sha256 = None, None
     if asked.code is not None:
         code, sha256 = _own_code(asked.code)
@@ -113,8 +146,8 @@ def _of_model(asked: Asked) -> list[Question]:
             sharding=asked.sharding or "balanced",
             code_sha256=sha256,
         )
-        source = Wanted(workload, setting, code)
-        found.append(Question(setting=setting, workload=_facts(workload), source=source))
+        source = GraphRequest(workload, setting, code)
+        found.append(PredictionQuery(setting=setting, workload=_facts(workload), source=source))
     return found
 
 
@@ -128,7 +161,7 @@ def _own_code(text: str) -> tuple[Path, str]:
         raise BadInput(f"--code {path}: {error.strerror}") from None
 
 
-def _of_file(asked: Asked, path: Path) -> list[Question]:
+def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
     saved = _saved_workload(path)
     said = {"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width, "sharding": asked.sharding}
     kind = DATASETS[asked.dataset].kind if asked.dataset else None
@@ -153,13 +186,13 @@ def _of_file(asked: Asked, path: Path) -> list[Question]:
         # A model that has a name has images or has none; of one without, that is not known.
         if saved is None and (asked.dataset or asked.size):
             workload["model"] = path.stem
-        source = File(path=path, device=asked.graph_device, batch_size=batch_size)
-        found.append(Question(setting=setting, workload={**_no_limits(), **workload}, source=source))
+        source = GraphFile(path=path, device=asked.graph_device, batch_size=batch_size)
+        found.append(PredictionQuery(setting=setting, workload={**_no_limits(), **workload}, source=source))
     return found
 
 
 def _combinations(
-    asked: Asked, default_batch: int | None, default_update: str | None
+    asked: PredictionRequest, default_batch: int | None, default_update: str | None
 ) -> list[tuple[Setting, int | None, str | None]]:
     every = itertools.product(asked.settings, asked.batch_sizes or (default_batch,), asked.updates or (default_update,))
     return list(dict.fromkeys(every))
@@ -217,16 +250,36 @@ def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> di
     return {**saved, **{name: value for name, value in said.items() if value is not None}}
 
 
-def read_files(asked: Sequence[Question]) -> dict[File, OpGraph]:
-    """The graphs of the questions that name files, each read once.
+def graphs_of(
+    asked: Sequence[PredictionQuery], *, fresh: bool = False, say: Callable[[str], None] | None = None
+) -> list[OpGraph]:
+    """The graph of each query, from its file, the cache, the stored graphs of the zoo, or TensorFlow.
+
+    Args:
+        asked: the queries.
+        fresh: build graphs again that are cached or stored.
+        say: receives a line before something that takes long.
+
+    Raises:
+        BadInput: a file cannot be read, or a model cannot be built.
+        RunFailed: building failed.
+    """
+    files = read_files(asked)
+    wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
+    made = cached_graphs(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
+    return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
+
+
+def read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:
+    """The graphs of the queries that name files, each read once.
 
     Raises:
         BadInput: a file cannot be read, or several batch sizes are asked of a graph that has one.
     """
-    found: dict[File, OpGraph] = {}
-    for question in asked:
-        source = question.source
-        if isinstance(source, File) and source not in found:
+    found: dict[GraphFile, OpGraph] = {}
+    for query in asked:
+        source = query.source
+        if isinstance(source, GraphFile) and source not in found:
             found[source] = read_graph(source.path, device=source.device, batch_size=source.batch_size)
     sizes = list(found.items())
     for (one, graph), (other, another) in itertools.combinations(sizes, 2):

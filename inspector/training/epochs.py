@@ -20,11 +20,11 @@ from driple.inspector.evaluation.scores import nrmse_within, ranges_of
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.seeds import seed_of
-from driple.inspector.training.trainable import Learner
+from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import TrainingState
 
 ORDER, DROPOUT = 1, 2
-"""What random numbers of an epoch are for."""
+"""Purposes of random numbers in an epoch."""
 LOOKED_AT = 64
 """Rows of a batch that nothing is learned from."""
 
@@ -34,7 +34,7 @@ class Loop:
 
     def __init__(
         self,
-        learner: Learner,
+        learner: Trainable,
         train: Prepared,
         val: Prepared,
         training: TrainingConfig,
@@ -92,8 +92,8 @@ class Loop:
         if not (math.isfinite(loss) and math.isfinite(error)):
             if not before.history:
                 raise DripleError(
-                    "the network's first outputs are no numbers: look for extreme values in the dataset, or scale them "
-                    "(--feature-scale log --target-scale log)"
+                    "the first outputs of the network are not finite: look for extreme values in the dataset, or scale "
+                    "them (--set feature_scale=log --set target_scale=log)"
                 )
             self.diverged = True
             return

@@ -1,4 +1,4 @@
-"""Where a training begins: a plain model, and a network that adds nothing to it or what was learned elsewhere."""
+"""The start of a training: a base model, and a network with initial weights or those of a source."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import to_plain
-from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain, folds_of
+from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel, folds_of
 from driple.inspector.data.examples import Examples
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.inspector_folder import fill, new_network
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.seeds import repeatable, seed_of
 from driple.inspector.training.threads import solver_threads
-from driple.inspector.training.trainable import Learner, Tuned, Whole
+from driple.inspector.training.trainable import Trainable, Tuned, Whole
 from driple.inspector.training.transfer import prepare_transfer
 from driple.inspector.training.transfer_source import Source
 
@@ -29,24 +29,24 @@ FloatArray: TypeAlias = NDArray[np.float64]
 LEAST_DOUBT = 1e-3
 """Deviations."""
 DIGITS = 5
-"""Of what is kept of training rows, in deviations."""
+"""Decimal digits of the stored out-of-fold predictions."""
 START, AGAIN = 3, 4
-"""What random numbers are for: first weights, and the draw of a plain model that is fitted again."""
+"""Purposes of random numbers: initial weights, and the bootstrap of the final base model."""
 
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """A network of an ensemble, ready to learn."""
+    """A network of an ensemble, ready to be trained."""
 
-    learner: Learner
-    plain: Plain | None
+    learner: Trainable
+    plain: BaseModel | None
     train: Prepared
     val: Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """How a network that learned elsewhere is tuned."""
+    """How a source network is fine-tuned."""
 
     source: Source
     tune: str = "half"
@@ -67,16 +67,9 @@ def start(
     seed: int,
     transfer: Transfer | None,
 ) -> Begun:
-    """A network with its first weights, and the rows as it sees them.
+    """A network with its initial weights, and the rows with its base predictions.
 
-    Args:
-        member: its number in the ensemble.
-        config: what network.
-        preparation: of its inputs.
-        rows: to train on, and to validate by.
-        split: by which they were taken.
-        seed: of what is drawn.
-        transfer: what was learned elsewhere.
+    Args as `train_inspector`; `member` is the number in the ensemble, `rows` are to train on and to validate by.
     """
     with repeatable():
         torch.manual_seed(seed_of(seed, member, START))
@@ -99,11 +92,11 @@ def start(
 
 
 def fit_plain(
-    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: Elsewhere | None
-) -> tuple[Plain, FloatArray]:
-    """The plain model of a network, and what it says of the rows without their own folds.
+    member: int, preparation: Preparation, parts: Sequence[Prepared], split: str, elsewhere: SourceModel | None
+) -> tuple[BaseModel, FloatArray]:
+    """The base model of a network, and its out-of-fold predictions.
 
-    Networks of an ensemble must differ where they are unsure: each but the first has a plain model of its own draw.
+    Networks of an ensemble must differ where they are unsure: all but the first have a bootstrapped base model.
     """
     facts, truth = (np.concatenate([getattr(part, name) for part in parts]) for name in ("raw_facts", "truth"))
     families, jobs = ([each for part in parts for each in getattr(part, name)] for name in ("families", "jobs"))
@@ -111,11 +104,11 @@ def fit_plain(
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
     folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    # Rows that were not drawn come too, without their targets, so that of them, too, is said what their fold is not in.
+    # Rows that were not drawn come too, without targets, so that they also get out-of-fold predictions.
     order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
     known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
     with solver_threads(count):
-        plain, held = Plain.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
+        plain, held = BaseModel.fit(facts[order], known, folds[order], *scales, elsewhere, [jobs[row] for row in order])
     said = np.zeros(truth.shape)
     said[order] = held
     apart = {job: said[[each == job for each in jobs]].mean(axis=0) for job in jobs if job is not None}
@@ -124,7 +117,7 @@ def fit_plain(
 
 
 def doubt_of(said: FloatArray, rows: Prepared) -> FloatArray:
-    """How far what was said [n, 12] is typically off: the median of each target; 1 deviation where nothing is known."""
+    """Median absolute error of predictions [n, T] per target; 1 deviation where no value is known."""
     known = rows.mask.numpy() > 0
     errors = np.abs(said - rows.targets.numpy())
     return np.array(
@@ -142,8 +135,8 @@ def refit_plain(
     split: str,
     seed: int,
     transfer: Transfer | None,
-) -> Plain:
-    """The plain model once more, of the validation rows too: nothing is left to be chosen by them."""
+) -> BaseModel:
+    """The final base model, fitted to the validation rows too: nothing is left to be chosen by them."""
     with repeatable():
         torch.manual_seed(seed_of(seed, member, AGAIN))
         elsewhere = None if transfer is None else transfer.source.elsewhere(member)
@@ -184,7 +177,7 @@ def same_network(config: InspectorConfig, source: Source) -> None:
 
 
 def _structure(config: InspectorConfig) -> dict[str, Any]:
-    """What makes a network the kind it is. How it is trained, and how many there are, does not."""
+    """The choices that determine the structure of a network."""
     plain = to_plain(config)
     network = plain.pop("network")
     for name in ("preset", "ensemble", "training"):

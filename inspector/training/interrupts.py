@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until what takes a moment, and must be whole, is done."""
+"""Defers Ctrl-C while something short is written that must be complete."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ import threading
 from types import FrameType, TracebackType
 
 
-class HeldBack:
-    """While it is entered, Ctrl-C is noted and not raised.
+class DeferredInterrupt:
+    """While entered, Ctrl-C is recorded and not raised.
 
-    with HeldBack() as ctrl_c:
+    with DeferredInterrupt() as ctrl_c:
         write()
     if ctrl_c.came:
         ...
+
+    Only where a command enabled it: a library installs no signal handlers.
     """
+
+    enabled = False
 
     def __init__(self) -> None:
         self.came = False
         self._before = signal.getsignal(signal.SIGINT)
         # Python hears signals in the main thread alone; who does not hear Ctrl-C, as under nohup, goes on so.
-        self._hears = threading.current_thread() is threading.main_thread() and callable(self._before)
+        self._hears = self.enabled and threading.current_thread() is threading.main_thread() and callable(self._before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.came = True
 
-    def __enter__(self) -> HeldBack:
+    def __enter__(self) -> DeferredInterrupt:
         if self._hears:
             signal.signal(signal.SIGINT, self._note)
         return self

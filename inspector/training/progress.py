@@ -1,10 +1,12 @@
-"""What is seen of a training while it runs: a bar on a terminal, now and then a line elsewhere."""
+"""Progress of a training: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
 from typing import TYPE_CHECKING
+
+from driple.contracts.command import printable
 
 if TYPE_CHECKING:
     from driple.inspector.training.train_network import Epoch
@@ -14,26 +16,24 @@ REDRAW_S = 0.1
 LINE_S = 10.0
 
 
-class Progress:
+class ProgressBar:
     """On stderr, so that stdout has the result alone."""
 
-    def __init__(self, networks: int = 1, title: str = "") -> None:
+    def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
-        self._networks = networks
-        self._title = f"{title} " if title else ""
         self._next = 0.0
         self._first: tuple[int, int, float] | None = None
         self._drawn = False
 
-    def __call__(self, member: int, epoch: Epoch) -> None:
-        """One more epoch."""
+    def __call__(self, member: int, epoch: Epoch, networks: int = 1) -> None:
+        """Shows an epoch of one of the networks."""
         now = time.monotonic()
-        if self._first is None or self._first[0] != member:
+        if self._first is None or self._first[0] != member or epoch.number < self._first[1]:
             self._first = (member, epoch.number, now)
         last = epoch.number >= epoch.last
         if now < self._next and not last:
             return
-        text = self._text(member, epoch, now)
+        text = self._text(member, epoch, networks, now)
         if self._terminal:
             self._next = now + REDRAW_S
             filled = BAR * epoch.number // max(1, epoch.last)
@@ -44,25 +44,25 @@ class Progress:
             print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._drawn:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
             self._drawn = False
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a line that stays."""
         self.clear()
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
-    def _text(self, member: int, epoch: Epoch, now: float) -> str:
-        which = f"network {member + 1}/{self._networks}, " if self._networks > 1 else ""
+    def _text(self, member: int, epoch: Epoch, networks: int, now: float) -> str:
+        which = f"network {member + 1}/{networks}, " if networks > 1 else ""
         return (
-            f"{self._title}{which}epoch {epoch.number}, validation NRMSE {100 * epoch.row['val_nrmse']:.2f} %, "
+            f"{which}epoch {epoch.number}, validation NRMSE {100 * epoch.row['val_nrmse']:.2f} %, "
             f"best {100 * epoch.best_nrmse:.2f} % at {epoch.best_epoch}{self._left(epoch, now)}"
         )
 
     def _left(self, epoch: Epoch, now: float) -> str:
-        """How long it takes if it does not get better: a better epoch gives it more time."""
+        """The time until it stops without a better epoch; a better one extends it."""
         assert self._first is not None
         _, number, began = self._first
         if epoch.number <= number:

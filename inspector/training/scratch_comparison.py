@@ -42,7 +42,7 @@ def compare(transferred: Sequence[Fitted], scratch: Sequence[Fitted]) -> dict[st
 
 
 def read_back(report: Any) -> dict[str, Any]:
-    """What `compare` gave, from a report that it went into; nothing if that was not so, or is not whole."""
+    """The result of `compare` from a report; empty where it is not there or incomplete."""
     found = report.get("transfer") if isinstance(report, dict) else None
     if not isinstance(found, dict):
         return {}
@@ -78,7 +78,7 @@ def to_text(found: Mapping[str, Any]) -> str:
     whole = [times[0] + found["seconds_before"], times[1] + found["scratch_seconds_before"]]
     return (
         f"{line}; to {100 * found['equal_val_nrmse']:.2f} % {times[0]:.2f} s of epochs against {times[1]:.2f} s "
-        f"({found['times_faster']:.1f}x), with plain model and first weights {whole[0]:.2f} s against {whole[1]:.2f} s "
+        f"({found['times_faster']:.1f}x), including the start {whole[0]:.2f} s against {whole[1]:.2f} s "
         f"({found['times_faster_with_before']:.1f}x)"
     )
 

@@ -1,8 +1,7 @@
-"""How many threads compute.
+"""Numbers of threads.
 
-Several threads meet after every small sum, and the first waits for the last. Where a sum is done sooner than they have
-met, one thread is faster; and where another program has a processor, each meeting lasts until that program has had its
-turn: a training of seconds then takes minutes. So what is small is computed by one.
+Threads synchronise after every operation. For small operations one thread is faster, and where other programs use the
+processors, several threads make a training of seconds take minutes. So small work uses one thread.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def solver_threads(rows: int) -> Iterator[None]:
-    """What numpy and scipy solve of so many rows is solved by as many threads as suit it."""
+    """Limits the threads of numpy and scipy for so many rows."""
     with _libraries().limit(limits=1 if rows < FEW else None, user_api="blas"):
         yield
 

@@ -16,19 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import scipy.linalg  # noqa: F401
-import scipy.optimize  # noqa: F401  what a plain model needs is loaded before the clock runs
+import scipy.optimize  # noqa: F401  loaded before the clock runs
 
+from driple.contracts.formats.inspector import state_name
 from driple.contracts.json_values import to_plain
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Examples, enough
 from driple.inspector.data.node_features import Featuriser
 from driple.inspector.data.tensors import Preparation
 from driple.inspector.evaluation.calibration import factors
-from driple.inspector.model.inspector import Inspector
 from driple.inspector.model.inspector_folder import versions
+from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.initialisation import Transfer, refit_plain, same_network, same_rows, start
-from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import seed_of
 from driple.inspector.training.threads import suited, torch_threads
 from driple.inspector.training.train_network import Epoch, Fitted, fit
@@ -41,7 +42,7 @@ MemberWatch = Callable[[int, Epoch], None]
 class Trained:
     """An inspector, and how its networks were fitted."""
 
-    inspector: Inspector
+    inspector: InspectorModel
     fits: tuple[Fitted, ...]
     interrupted: bool
     """Ctrl-C came. If it was before the last network was done, that is the best so far, and later ones are missing."""
@@ -86,6 +87,8 @@ def train_inspector(
     Raises:
         BadInput: too little to learn from, a state of another training, or a transfer from another kind of network.
     """
+    if transfer is not None:  # a transfer keeps its source's network, and so its outputs
+        examples = examples.select(transfer.source.columns)
     enough(examples, split)
     train, val = examples.side(split, "train"), examples.side(split, "val")
     if transfer is not None:
@@ -101,7 +104,7 @@ def train_inspector(
         threads = suited(nodes=at_once * sum(rows[0].sizes()) // len(train), hidden=config.network.hidden)
     fits: list[Fitted] = []
     networks: list[Any] = []
-    begun_plains: list[Plain | None] = []
+    begun_plains: list[BaseModel | None] = []
     interrupted = False
     for member in range(config.ensemble):
         about = _fingerprint(examples, config, split, seed, member, transfer, execution)
@@ -120,7 +123,7 @@ def train_inspector(
                     execution=execution,
                     device=device,
                     watch=None if watch is None else _of_member(watch, member),
-                    state_file=None if states is None else states / f"member-{member}.safetensors",
+                    state_file=None if states is None else states / state_name(member),
                     fingerprint=about,
                     resume=resume,
                 )
@@ -135,7 +138,7 @@ def train_inspector(
         if fitted.interrupted:
             interrupted = True
             break
-    inspector = Inspector(
+    inspector = InspectorModel(
         setting=examples.setting,
         role=examples.role,
         split=split,
@@ -150,7 +153,7 @@ def train_inspector(
         training=_summary(fits, finished=not interrupted),
         versions=versions(),
     )
-    with HeldBack() as ctrl_c:  # else what was learned would be lost for the sake of seconds
+    with DeferredInterrupt() as ctrl_c:  # else what was learned would be lost for the sake of seconds
         inspector = _calibrated(inspector, val, execution)
         if inspector.plains is not None:
             plains = (refit_plain(member, preparation, rows, split, seed, transfer) for member in range(len(fits)))
@@ -158,7 +161,7 @@ def train_inspector(
     return Trained(inspector, tuple(fits), interrupted or ctrl_c.came)
 
 
-def _calibrated(inspector: Inspector, val: Examples, execution: str) -> Inspector:
+def _calibrated(inspector: InspectorModel, val: Examples, execution: str) -> InspectorModel:
     """With the factor of its spread, where it has one."""
     values, spread = inspector.predict(val, execution, judged=True)
     if spread is None:
@@ -175,7 +178,7 @@ def _fingerprint(
     transfer: Transfer | None,
     execution: str,
 ) -> Mapping[str, Any]:
-    """What a state must agree with. A training may go on for longer than was first asked, and with more networks."""
+    """What a resumed state must agree with; epochs and ensemble may grow."""
     plain = to_plain(config)
     for name in ("epochs", "patience"):
         del plain["training"][name]

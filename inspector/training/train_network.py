@@ -11,9 +11,9 @@ from typing import Any
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.training.epochs import Loop
-from driple.inspector.training.interrupts import HeldBack
+from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import repeatable
-from driple.inspector.training.trainable import Learner
+from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import read_state, write_state
 
 EVERY_S = 10.0
@@ -22,7 +22,7 @@ EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is told of an epoch."""
+    """The progress after an epoch."""
 
     number: int
     last: int
@@ -51,9 +51,9 @@ class Fitted:
     seconds: float
     interrupted: bool = False
     diverged: bool = False
-    """It ended because errors were no numbers any more."""
+    """The loss became NaN, and training stopped."""
     before: float = 0.0
-    """Seconds of what came before its first epoch, for it alone: a plain model, first weights."""
+    """Seconds before its first epoch: base model and initial weights."""
 
     @property
     def epochs(self) -> int:
@@ -67,7 +67,7 @@ class Fitted:
 
 
 def fit(
-    learner: Learner,
+    learner: Trainable,
     train: Prepared,
     val: Prepared,
     training: TrainingConfig,
@@ -84,22 +84,14 @@ def fit(
 ) -> Fitted:
     """Trains, and leaves the network with the weights of its best epoch.
 
-    Ctrl-C ends it after the last whole epoch, with what was best until then.
+    Ctrl-C ends it after the last whole epoch, with the best until then.
 
-    Args:
-        learner: what is trained.
-        train: rows to learn from.
-        val: rows that say when it is best.
-        training: options of the loop.
-        preparation: gives validation errors in the targets' own units.
-        seed: of everything drawn here.
-        execution: how neighbours are summed.
-        device: where.
-        watch: told of every epoch; what it raises ends the training.
-        state_file: where the state goes now and then, and at the end.
-        fingerprint: what a state must be of to be gone on with.
-        resume: go on from the state, if there is one.
-        every_s: seconds between states.
+    Args as `train_inspector`, and:
+        val: rows that choose the best epoch.
+        preparation: converts outputs to the targets' own units.
+        watch: receives every epoch; what it raises ends the training.
+        fingerprint: what a resumed state must agree with.
+        every_s: seconds between two writes of the state.
 
     Raises:
         BadInput: the state is of another training.
@@ -135,7 +127,7 @@ def fit(
             raise
         interrupted = True
     at = loop.at
-    with HeldBack() as ctrl_c:
+    with DeferredInterrupt() as ctrl_c:
         if state_file is not None:
             write_state(state_file, at)
         learner.network.load_state_dict(at.best)

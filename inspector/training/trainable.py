@@ -1,4 +1,4 @@
-"""What a training changes: a whole network, or the part of one that is tuned."""
+"""The trained part: a whole network, or the part of one that is tuned."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from driple.inspector.data.tensors import Batch
 
 
-class Learner(Protocol):
-    """What the loop asks of the thing that learns."""
+class Trainable(Protocol):
+    """The interface of the training loop."""
 
     network: Any
     keeps_batches: bool
@@ -19,7 +19,7 @@ class Learner(Protocol):
         """Those that are trained."""
 
     def once(self, batch: Batch) -> Any:
-        """What does not change while training."""
+        """The part that does not change while training."""
 
     def outputs(self, batch: Batch, once: Any) -> Any:
         """[B, 12], scaled."""

@@ -1,4 +1,4 @@
-"""Where a training stands, in one file, so that it can go on after any end.
+"""The state of a training in one file, so that it can be resumed.
 
 One safetensors file, its plain values in the file's own metadata: two files could be of two moments. Written beside and
 moved into place.
@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import STATE_KEY, STATE_SCHEMA, STATE_VERSION
 from driple.contracts.run_dir import replacing
-
-SCHEMA = "training"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +22,7 @@ class TrainingState:
     """A training after a whole epoch."""
 
     fingerprint: Mapping[str, Any]
-    """What was trained on what, and how: a state of something else is not gone on with."""
+    """Dataset and choices of the training; a state with another fingerprint is not resumed."""
     history: list[dict[str, float]]
     """A row for each epoch; row 0 is before the first step."""
     best_epoch: int
@@ -47,15 +45,15 @@ def write_state(path: Path, state: TrainingState) -> None:
         for name, tensor in getattr(state, part).items()
     }
     plain = {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema": STATE_SCHEMA,
+        "schema_version": STATE_VERSION,
         "fingerprint": state.fingerprint,
         "history": state.history,
         "best_epoch": state.best_epoch,
         "best_error": state.best_error,
         "seconds": state.seconds,
     }
-    content = save(tensors, metadata={"driple": json.dumps(plain, allow_nan=False)})
+    content = save(tensors, metadata={STATE_KEY: json.dumps(plain, allow_nan=False)})
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, "wb") as stream:
         stream.write(content)
@@ -73,9 +71,9 @@ def read_state(path: Path, fingerprint: Mapping[str, Any]) -> TrainingState | No
         return None
     try:
         with safe_open(str(path), framework="pt") as stream:
-            plain = json.loads((stream.metadata() or {})["driple"])
+            plain = json.loads((stream.metadata() or {})[STATE_KEY])
             tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - no mapping
-        if (plain["schema"], plain["schema_version"]) != (SCHEMA, SCHEMA_VERSION):
+        if (plain["schema"], plain["schema_version"]) != (STATE_SCHEMA, STATE_VERSION):
             raise BadInput(f"{path}: of another version of driple; train without --resume")
         _same(path, plain["fingerprint"], fingerprint)
         parts = {

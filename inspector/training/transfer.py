@@ -57,11 +57,11 @@ class Transferred(nn.Module):  # type: ignore[misc]
         return (part for part in parts if part is not None)
 
     def tuned(self) -> list[nn.Parameter]:
-        """What an optimiser may change."""
+        """The parameters of the optimiser."""
         return [weight for weight in self.network.parameters() if weight.requires_grad]
 
     def cache(self, graphs: Graphs) -> Tensor:
-        """What the frozen parts make of a batch: it stays the same from epoch to epoch."""
+        """The output of the frozen part for a batch, the same in every epoch."""
         with torch.no_grad():
             if self.tune == "mlp":
                 return self.network.readout(graphs, self.network.encode(graphs))

@@ -1,4 +1,4 @@
-"""Where a transfer starts: the inspector of another setting, by name or folder, or a published checkpoint."""
+"""The source of a transfer: the inspector of another setting, by name or folder, or a published checkpoint."""
 
 from __future__ import annotations
 
@@ -9,51 +9,60 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.inspector import FILE, ROLES
+from driple.contracts.metrics import COLUMNS, PUBLISHED_COLUMNS
 from driple.contracts.setting import CPU, Setting
-from driple.inspector.base_model.stacked_regressor import Elsewhere, Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel
 from driple.inspector.data.tensors import Preparation
-from driple.inspector.model.inspector import Inspector
-from driple.inspector.model.inspector_folder import FILE, folder_of, load
-from driple.inspector.model.model_config import PRESETS, ROLES, InspectorConfig
+from driple.inspector.model.inspector_folder import folder_of, load
+from driple.inspector.model.inspector_model import InspectorModel
+from driple.inspector.model.model_config import PRESETS, InspectorConfig
 
 PUBLISHED = "published"
-ALLOW = "--allow-other-setting"
+ALLOW = "--set transfer.allow_other_setting=true"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """What was learned elsewhere."""
+    """A trained network to start from."""
 
     config: InspectorConfig
     preparation: Preparation | None
-    """How it sees its inputs; None for a published checkpoint, which sees them raw."""
+    """Its scalers; None for a published checkpoint, which takes raw inputs."""
     states: tuple[Mapping[str, Any], ...] = field(repr=False)
     """Weights of its networks."""
-    plains: tuple[Plain, ...] | None = field(default=None, repr=False)
-    """What these add to."""
+    plains: tuple[BaseModel, ...] | None = field(default=None, repr=False)
+    """The base models of its networks."""
     layer_split: float | None
     about: Mapping[str, Any]
     """For inspector.json and reports."""
     folder: Path | None = None
-    """Of its inspector; None for a published checkpoint."""
+    """Folder of its inspector; None for a published checkpoint."""
 
-    def elsewhere(self, member: int) -> Elsewhere | None:
-        """The plain model of one of its networks; None where it has none."""
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The targets of its networks."""
+        if self.preparation is None:
+            return tuple(name for name in COLUMNS if name in PUBLISHED_COLUMNS)
+        return self.preparation.targets.columns
+
+    def elsewhere(self, member: int) -> SourceModel | None:
+        """The base model of one of its networks; None where it has none."""
         if self.plains is None or self.preparation is None:
             return None
         scales = self.preparation.facts, self.preparation.targets
-        return Elsewhere(self.plains[member % len(self.plains)], *scales)
+        return SourceModel(self.plains[member % len(self.plains)], *scales)
 
 
 def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
-    """What `--transfer-from` names.
+    """The source that `--transfer-from` names.
 
     Args:
         text: a setting whose inspector is in `output`, a folder with an inspector, or a published checkpoint.
         output: where inspectors are.
         setting: of the inspector that is to be made.
         role: of it.
-        allow_other: take one whose setting is not what was said, of another role, or from CPUs to GPUs or back.
+        allow_other: allow a source with a different setting, role or device.
 
     Raises:
         BadInput: there is none, it cannot be read, or it is not what was asked for.
@@ -114,7 +123,7 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
     )
 
 
-def _weights_sha256(found: Inspector) -> str:
+def _weights_sha256(found: InspectorModel) -> str:
     """By which a training that is gone on with knows its source from one that was trained anew."""
     digest = hashlib.sha256()
     for network in found.networks:

@@ -23,7 +23,7 @@ from driple.inspector.training.train_inspector import train_inspector
 from driple.inspector.training.train_network import Epoch
 
 SPACE_VERSION = 2
-"""Of SPACE and of how a trial is made: others are not gone on with."""
+"""Version of SPACE and of a trial; a search of another version is not continued."""
 GIVEN_UP_FROM = 20
 """Epochs before a trial can be given up."""
 LOOKED_AT_EVERY = 5
@@ -49,7 +49,7 @@ RANGES: Mapping[str, tuple[float, float]] = {"learning_rate": (3e-4, 1e-2), "wei
 
 @dataclass(frozen=True)
 class Best:
-    """What a search found."""
+    """The result of a search."""
 
     config: InspectorConfig
     choices: Mapping[str, Any]
@@ -74,18 +74,11 @@ def search(
 ) -> Best:
     """Tries options until there are so many trials, with those of earlier searches.
 
-    Args:
-        examples: of a setting and role.
-        base: the options that are not searched.
-        trials: how many there are at the end.
-        split: by which sides are taken.
-        storage: the search's own file.
-        seed: of options and weights.
-        fixed: names of options that stay as in `base`.
-        device: where.
-        execution: how neighbours are summed.
-        threads: of torch; None: as suits each network.
-        say: told of each trial.
+    Args as `train_inspector`, and:
+        base: the choices that are not searched.
+        trials: the total, with those of earlier searches in `storage`.
+        fixed: names of choices that stay as in `base`.
+        say: receives a line per trial.
 
     Raises:
         BadInput: optuna is not installed, the file is no search, or there is too little to learn from.

@@ -1,7 +1,4 @@
-"""An inspector's folder as files: what training leaves there, as far as it can be read.
-
-Only files: this room does not import the inspector's, and a page needs no torch.
-"""
+"""Reads the folder of an inspector for a report: only files, so a page needs no torch."""
 
 from __future__ import annotations
 
@@ -13,19 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import BadInput, shown
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import FILE, PREDICTIONS_FILE, REPORT_FILE, check_header
 from driple.contracts.json_values import read_json_file
 from driple.pipeline.reports.learning_curves import Curve, read_curves
 
-FILE = "inspector.json"
-SCHEMA, SCHEMA_VERSION = "inspector", 1
 Score = Mapping[str, Any]
 """One row of errors.csv, of one side, predictor and target."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is in an inspector's folder, as far as it can be read."""
+    """The files of an inspector that can be read."""
 
     folder: Path
     about: Mapping[str, Any]
@@ -44,24 +40,25 @@ class Files:
 
 
 def read_files(folder: Path) -> Files:
-    """Everything that can be read; what is missing or damaged beside inspector.json is a fault, not an error.
+    """Reads the folder. A missing or damaged file beside inspector.json is a fault, not an error.
 
     Raises:
-        BadInput: inspector.json is none of ours or cannot be read.
+        BadInput: inspector.json is not an inspector of this release, or cannot be read.
     """
-    about = read_json_file(folder / FILE, _checked)
+    about = read_json_file(folder / FILE, check_header)
     faults: list[str] = []
     report: Mapping[str, Any] = {}
     predictions: list[dict[str, str]] = []
     try:
-        report = read_json_file(folder / "report.json", _mapping)
+        report = read_json_file(folder / REPORT_FILE, _mapping)
     except BadInput as error:
         faults.append(f"no errors: {str(error).replace(f'{folder}/', '')}; driple-train --evaluate writes them")
     try:
-        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as stream:
+        with (folder / PREDICTIONS_FILE).open(newline="", encoding="utf-8") as stream:
             predictions = list(csv.DictReader(stream))
     except (OSError, ValueError, csv.Error) as error:
-        faults.append(f"no predictions: predictions.csv: {getattr(error, 'strerror', None) or 'not readable'}")
+        reason = getattr(error, "strerror", None) or "not readable"
+        faults.append(f"no predictions: {PREDICTIONS_FILE}: {reason}; driple-train --evaluate writes them")
     weights = str(about.get("weights"))
     try:
         if hashlib.sha256((folder / Path(weights).name).read_bytes()).hexdigest() != about.get("weights_sha256"):
@@ -94,14 +91,6 @@ def number(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return found if found is not None and math.isfinite(found) else None
-
-
-def _checked(value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        raise BadInput("not an inspector of driple")
-    if value.get("schema_version") != SCHEMA_VERSION:
-        raise BadInput(f"schema version {shown(value.get('schema_version'))}, this release reads {SCHEMA_VERSION}")
-    return value
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

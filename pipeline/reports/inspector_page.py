@@ -23,10 +23,10 @@ _WORST = 20
 
 
 def inspector_report(folders: Sequence[Path], root: Path, watch: Watch) -> Report:
-    """One page for all folders. Among several, one that cannot be read is on the page; alone it is an error.
+    """One page for all folders. A folder that cannot be read is listed on the page if another one can.
 
     Raises:
-        BadInput: the only inspector cannot be read.
+        BadInput: no inspector can be read.
     """
     found: list[Files] = []
     broken: list[tuple[str, str]] = []
@@ -35,8 +35,8 @@ def inspector_report(folders: Sequence[Path], root: Path, watch: Watch) -> Repor
         try:
             found.append(read_files(folder))
         except BadInput as error:
-            if len(folders) == 1:
-                raise
+            if not found and done == len(folders) - 1:
+                raise BadInput(str(error) if done == 0 else f"{root}: no inspector can be read; {error}") from None
             broken.append((folder.name, str(error).replace(f"{folder}/", "")))
     watch("inspectors", len(folders), len(folders))
     several = len(folders) > 1

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from driple.contracts.formats.inspector import EVENTS_FOLDER, STATE_KEY, STATES_FOLDER
+
 NAMES = ("train_loss", "val_loss", "val_nrmse")
 _MOST_HEADER = 100_000_000
 _MOST_EPOCHS = 1_000_000
@@ -31,14 +33,14 @@ class Curve:
 def read_curves(folder: Path) -> list[Curve]:
     """All curves that can be read, of each network one; a damaged file is one that has none."""
     found: dict[int, dict[str, list[float]]] = {}
-    for path in sorted(folder.glob("events/network-*/*tfevents*")):
+    for path in sorted(folder.glob(f"{EVENTS_FOLDER}/network-*/*tfevents*")):
         points = found.setdefault(_number(path.parent.name), {})
         for epoch, name, value in _events(path):
             curve = points.setdefault(name, [])
             # A training that went on after a stop writes some epochs again: the later ones count.
             curve.extend([float("nan")] * (epoch + 1 - len(curve)))
             curve[epoch] = value
-    for path in sorted(folder.glob("training/member-*.safetensors")):
+    for path in sorted(folder.glob(f"{STATES_FOLDER}/member-*.safetensors")):
         history = _history(path)
         if history:
             found[_number(path.stem)] = history
@@ -50,7 +52,7 @@ def _history(path: Path) -> dict[str, list[float]]:
         with path.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))
             header = json.loads(stream.read(min(length, _MOST_HEADER)))
-        epochs = json.loads(header["__metadata__"]["driple"])["history"]
+        epochs = json.loads(header["__metadata__"][STATE_KEY])["history"]
         return {name: [float(epoch[name]) for epoch in epochs] for name in NAMES}
     except (OSError, ValueError, KeyError, TypeError, struct.error, RecursionError):
         return {}

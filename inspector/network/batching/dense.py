@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from driple.inspector.network.batching.attention_pool import Looks
-
 _NEVER = float("-inf")
 
 
@@ -136,9 +134,6 @@ class DenseGraphs:
 
     def pool_logsumexp(self, x: Tensor) -> Tensor:
         return self._hidden(x).logsumexp(1)
-
-    def looks(self, x: Tensor) -> Looks:
-        return Looks(x, self.softmax)
 
     def softmax(self, scores: Tensor) -> Tensor:
         return self._hidden(scores).softmax(1)

@@ -28,7 +28,7 @@ _DENSE_IF_EQUAL = 200
 
 
 def choose(execution: str, sizes: Sequence[int]) -> Batcher:
-    """What makes batches of graphs of these sizes. `auto` is dense where DGL is not installed.
+    """The function that makes batches of graphs of these sizes. `auto` is dense where DGL is not installed.
 
     Raises:
         UnknownName: of the execution.

@@ -1,4 +1,4 @@
-"""What layers and readouts ask of a batch of graphs, whichever way neighbours are summed.
+"""The interface of a batch of graphs for layers and readouts, however neighbours are summed.
 
 Node values are [B, N, F] in the dense execution, where N is the size of the largest graph, and [sum of sizes, F] in the
 sparse one. A layer that treats nodes one by one need not know which. Edges have no direction and no weight.
@@ -6,7 +6,6 @@ sparse one. A layer that treats nodes one by one need not know which. Edges have
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -66,12 +65,6 @@ class Graphs(Protocol):
 
     def pool_logsumexp(self, x: Tensor) -> Tensor:
         """[B, F]."""
-
-    def looks(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        """From a query [B, F] to the sum of x weighted by softmax of x . query [B, F].
-
-        To be asked several times, with queries that come of the answers before.
-        """
 
     def softmax(self, scores: Tensor) -> Tensor:
         """Of [..., 1], over the nodes of each graph."""

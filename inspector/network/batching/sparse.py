@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -99,13 +99,6 @@ class SparseGraphs:
         largest = self.pool_max(x.detach())
         return self.pool_sum((x - self.spread(largest)).exp()).log() + largest
 
-    def looks(self, x: Tensor) -> Callable[[Tensor], Tensor]:
-        def look(query: Tensor) -> Tensor:
-            scores = (x * self.spread(query)).sum(-1, keepdim=True)
-            return self.weighted_sum(self.softmax(scores), x)
-
-        return look
-
     def softmax(self, scores: Tensor) -> Tensor:
         return (scores - self.spread(self.pool_logsumexp(scores))).exp()
 
@@ -146,5 +139,5 @@ def _dgl() -> Any:
     except ImportError:
         raise DripleError(
             "the dgl execution needs DGL, which there is for Python 3.11 and older: pip install 'driple[inspector]', "
-            "or use --execution dense, which gives the same answers"
+            "or use --set machine.execution=dense, which gives the same predictions"
         ) from None

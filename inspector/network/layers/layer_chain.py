@@ -11,6 +11,10 @@ from driple.inspector.network.batching.graph_batch import Graphs
 
 Layer = Callable[[Graphs, Tensor], Tensor]
 Cell = Callable[[Tensor, Tensor], Tensor]
+FastChain = Callable[[Graphs, Tensor, object, object, object, Sequence[int]], "Tensor | None"]
+"""Graphs, states, first layer, other layer, cell and steps to the last states; None where it does not apply."""
+FAST_CHAINS: list[FastChain] = []
+"""Faster ways through layers with shared weights, tried in order. See benchmarks/published_recipe_kernels."""
 
 
 def chain(

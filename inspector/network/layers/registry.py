@@ -1,26 +1,23 @@
-"""Layers by the names that users give."""
+"""The table of message-passing layers. A new layer is a file and a line; torch is imported when one is built."""
 
 from __future__ import annotations
 
-from torch import nn
+from importlib import import_module
+from typing import Any
 
 from driple.contracts.errors import UnknownName
-from driple.inspector.network.layers.gat import GatLayer
-from driple.inspector.network.layers.gcn import GcnLayer
-from driple.inspector.network.layers.gin import GinLayer
-from driple.inspector.network.layers.mpnn import MpnnLayer
-from driple.inspector.network.layers.pna import PnaLayer
 
-LAYERS: dict[str, type[nn.Module]] = {
-    "gcn": GcnLayer,
-    "gin": GinLayer,
-    "gat": GatLayer,
-    "mpnn": MpnnLayer,
-    "pna": PnaLayer,
+LAYERS: dict[str, str] = {
+    "gcn": "gcn:GcnLayer",
+    "gin": "gin:GinLayer",
+    "gat": "gat:GatLayer",
+    "mpnn": "mpnn:MpnnLayer",
+    "pna": "pna:PnaLayer",
 }
+"""Module of this package and class by name."""
 
 
-def layer(name: str, inputs: int, outputs: int) -> nn.Module:
+def layer(name: str, inputs: int, outputs: int) -> Any:
     """A new layer.
 
     Raises:
@@ -28,4 +25,5 @@ def layer(name: str, inputs: int, outputs: int) -> nn.Module:
     """
     if name not in LAYERS:
         raise UnknownName("layer", name, tuple(LAYERS))
-    return LAYERS[name](inputs, outputs)
+    module, _, kind = LAYERS[name].partition(":")
+    return getattr(import_module(f"{__package__}.{module}"), kind)(inputs, outputs)

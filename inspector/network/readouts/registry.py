@@ -1,29 +1,24 @@
-"""Readouts by the names that users give."""
+"""The table of readouts. A new readout is a file and a line; torch is imported when one is built."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from torch import nn
+from importlib import import_module
+from typing import Any
 
 from driple.contracts.errors import UnknownName
-from driple.inspector.network.readouts.attention import AttentionReadout
-from driple.inspector.network.readouts.cost import CostReadout
-from driple.inspector.network.readouts.max import MaxReadout
-from driple.inspector.network.readouts.mean import MeanReadout
-from driple.inspector.network.readouts.set2set import Set2SetReadout
 
-READOUTS: dict[str, Callable[[int, int, str], nn.Module]] = {
-    "set2set": lambda inputs, hidden, steps: Set2SetReadout(inputs, steps),
-    "mean": lambda inputs, hidden, steps: MeanReadout(inputs),
-    "max": lambda inputs, hidden, steps: MaxReadout(inputs),
-    "attention": lambda inputs, hidden, steps: AttentionReadout(inputs, hidden),
-    "cost": lambda inputs, hidden, steps: CostReadout(inputs, hidden),
+READOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "set2set": ("set2set:Set2SetReadout", ("inputs", "steps")),
+    "mean": ("mean:MeanReadout", ("inputs",)),
+    "max": ("max:MaxReadout", ("inputs",)),
+    "attention": ("attention:AttentionReadout", ("inputs", "hidden")),
+    "cost": ("cost:CostReadout", ("inputs", "hidden")),
 }
+"""Module of this package and class by name, and which of inputs, hidden and steps it takes."""
 
 
-def readout(name: str, inputs: int, hidden: int, steps: str) -> nn.Module:
-    """A new readout; `outputs` is the size of what it gives.
+def readout(name: str, inputs: int, hidden: int, steps: str) -> Any:
+    """A new readout; `outputs` is the size of its result.
 
     Raises:
         UnknownName: there is none of that name.
@@ -31,4 +26,7 @@ def readout(name: str, inputs: int, hidden: int, steps: str) -> nn.Module:
     """
     if name not in READOUTS:
         raise UnknownName("readout", name, tuple(READOUTS))
-    return READOUTS[name](inputs, hidden, steps)
+    path, takes = READOUTS[name]
+    module, _, kind = path.partition(":")
+    given = {"inputs": inputs, "hidden": hidden, "steps": steps}
+    return getattr(import_module(f"{__package__}.{module}"), kind)(*(given[one] for one in takes))

@@ -7,7 +7,7 @@ The last q* is the readout. The published recipe takes N steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,10 @@ from torch.nn.functional import linear
 
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.depth import depth
-from driple.inspector.network.native.set2set_kernel import set2set_by_kernel
+
+FastSet2Set = Callable[[Graphs, Tensor, nn.LSTMCell, Sequence[int]], "Tensor | None"]
+FAST_SET2SETS: list[FastSet2Set] = []
+"""Faster ways, tried in order; None where one does not apply. See benchmarks/published_recipe_kernels."""
 
 
 class Set2SetReadout(nn.Module):  # type: ignore[misc]
@@ -33,11 +36,18 @@ class Set2SetReadout(nn.Module):  # type: ignore[misc]
         return set2set(graphs, x, self.lstm, [depth(self.steps, nodes) for nodes in graphs.counts])
 
 
+def attended(graphs: Graphs, x: Tensor, query: Tensor) -> Tensor:
+    """[B, F]: the sum of x over the nodes, weighted by the softmax of x . query."""
+    scores = (x * graphs.spread(query)).sum(-1, keepdim=True)
+    return graphs.weighted_sum(graphs.softmax(scores), x)
+
+
 def set2set(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) -> Tensor:
     """q* of each graph after its own number of steps."""
-    by_kernel = set2set_by_kernel(graphs, x, lstm, steps)
-    if by_kernel is not None:
-        return by_kernel
+    for quick in FAST_SET2SETS:
+        last = quick(graphs, x, lstm, steps)
+        if last is not None:
+            return last
     size = x.shape[-1]
     # q is both the first half of the LSTM's input and its hidden state: one product with the sum of both weights.
     of_query = lstm.weight_ih[:, :size] + lstm.weight_hh
@@ -45,13 +55,12 @@ def set2set(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) 
     bias = lstm.bias_ih + lstm.bias_hh
     found = x.new_zeros(len(steps), 2 * size)
     memory = x.new_zeros(len(steps), size)
-    look = graphs.looks(x)
     shortest = min(steps)
     for step in range(max(steps)):
         enter, forget, candidate, leave = linear(found, weight, bias).chunk(4, dim=-1)
         memory = forget.sigmoid() * memory + enter.sigmoid() * candidate.tanh()
         query = leave.sigmoid() * memory.tanh()
-        after = torch.cat([query, look(query)], dim=-1)
+        after = torch.cat([query, attended(graphs, x, query)], dim=-1)
         if step >= shortest:  # a graph that is done keeps its q*; its memory is not asked again
             going_on = torch.tensor([step < own for own in steps], device=x.device)
             after = torch.where(going_on[:, None], after, found)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from driple.contracts.formats.inspector import SCHEMA_VERSION
 from driple.pipeline.cli_report import main
 
 pytestmark = pytest.mark.integration
@@ -139,7 +140,9 @@ def pages(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     build([runs], Options(output=folder / "datasets", engine=Engine(jobs=1)))
     inspector = folder / "inspectors/cpu-p1w2-1g"
     inspector.mkdir(parents=True)
-    about = {"schema": "inspector", "schema_version": 1, "setting": "cpu-p1w2-1g", "role": "worker", "config": {"a": 1}}
+    about: dict[str, object] = {"schema": "inspector", "schema_version": SCHEMA_VERSION}
+    about |= {"setting": "cpu-p1w2-1g", "role": "worker"}
+    about["config"] = {"a": 1}
     errors = [
         {"side": "test", "predictor": predictor, "target": target, "nrmse": nrmse, "mape": nrmse, "r2": nrmse}
         for predictor, nrmse in (("inspector", 0.1), ("mean", 0.3))
@@ -210,7 +213,7 @@ def test_script_in_a_file_of_a_run_is_not_run(browser: Browser, tmp_path: Path) 
     hostile = '<script>document.title = "taken"</script><img src="http://example.invalid/x" onerror="document.title=1">'
     folder = tmp_path / "inspector"
     folder.mkdir()
-    about = {"schema": "inspector", "schema_version": 1, "setting": hostile, "config": {hostile: hostile}}
+    about = {"schema": "inspector", "schema_version": SCHEMA_VERSION, "setting": hostile, "config": {hostile: hostile}}
     (folder / "inspector.json").write_text(json.dumps(about))
     assert main([str(folder)]) == 0
     browser.open(folder / "report.html")

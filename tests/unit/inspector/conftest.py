@@ -32,12 +32,12 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def quick() -> Iterator[None]:
     """No trees and no pictures: they are most of the time of a small training."""
-    from driple.inspector import cli_train
     from driple.inspector.evaluation import error_table
+    from driple.inspector.training import train_setting
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(error_table, "BASELINES", ("mean", "ridge"))
-        patch.setattr(cli_train, "_pictures", lambda folder, found: None)
+        patch.setattr(train_setting, "draw_pictures", lambda folder, found, say: None)
         yield
 
 

@@ -12,9 +12,10 @@ import pytest
 from driple.contracts.errors import UnknownName
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.dataset_rows import Example, Examples
-from driple.inspector.evaluation import baselines
+from driple.inspector.evaluation import ridge_baseline
 from driple.inspector.evaluation.baselines import BASELINES, MEAN, RIDGE, TREES, fit
 from driple.inspector.evaluation.scores import scores
+from driple.inspector.evaluation.target_baseline import Known
 
 KEPT = ("gpu_burst_s", "gpu_idle_s", "net_tx_burst_s")
 PLACES = [COLUMNS.index(name) for name in KEPT]
@@ -135,20 +136,20 @@ def test_ridge_is_ridge() -> None:
 
     numbers = np.random.default_rng(0)
     facts, values, asked = numbers.random((12, 30)), numbers.random(12), numbers.random((5, 30))
-    found = baselines._all_strengths(facts, values, asked)
-    for strength, row in zip(baselines._STRENGTHS, found, strict=True):
+    found = ridge_baseline._all_strengths(facts, values, asked)
+    for strength, row in zip(ridge_baseline._STRENGTHS, found, strict=True):
         np.testing.assert_allclose(row, Ridge(alpha=strength).fit(facts, values).predict(asked), rtol=1e-6)
 
 
 def test_families_are_left_out_whole_where_new_ones_are_asked_for() -> None:
-    def known(*families: str) -> baselines._Known:
-        return baselines._Known(np.zeros((len(families), 1)), np.zeros(len(families)), np.array(families, dtype=object))
+    def known(*families: str) -> Known:
+        return Known(np.zeros((len(families), 1)), np.zeros(len(families)), np.array(families, dtype=object))
 
     train = known("vgg", "vgg", "resnet")
-    assert baselines._parts(train, known("nmt")).tolist() == ["vgg", "vgg", "resnet"]
-    assert baselines._parts(train, known("nmt", "vgg")).tolist() == [0, 1, 2]
-    assert baselines._parts(train, None).tolist() == [0, 1, 2]
-    assert baselines._parts(known("vgg", "vgg"), known("nmt")).tolist() == [0, 1]
+    assert ridge_baseline._parts(train, known("nmt")).tolist() == ["vgg", "vgg", "resnet"]
+    assert ridge_baseline._parts(train, known("nmt", "vgg")).tolist() == [0, 1, 2]
+    assert ridge_baseline._parts(train, None).tolist() == [0, 1, 2]
+    assert ridge_baseline._parts(known("vgg", "vgg"), known("nmt")).tolist() == [0, 1]
 
 
 def test_a_name_that_is_none(sides: Sides) -> None:

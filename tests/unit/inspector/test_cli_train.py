@@ -14,12 +14,13 @@ from typing import Any
 import inspector_work
 import pytest
 import training_work as work
+import yaml
 
-from driple.inspector import cli_train
-from driple.inspector.cli_train import main
+from driple.inspector.cli_train import main, parser
 from driple.inspector.evaluation import baselines, error_table
 from driple.inspector.model.inspector_folder import load
-from driple.inspector.training import options
+from driple.inspector.training import train_setting
+from driple.inspector.training.train_config import KINDS
 
 SETTING = inspector_work.SETTING
 FILES = {
@@ -33,7 +34,7 @@ FILES = {
 } | {"training-rows.json"}
 
 
-PICTURES = cli_train._pictures
+PICTURES = train_setting.draw_pictures
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -50,7 +51,7 @@ def test_help_loads_nothing_heavy() -> None:
 def test_a_training_prints_a_table_and_leaves_an_inspector(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_train, "_pictures", PICTURES)
+    monkeypatch.setattr(train_setting, "draw_pictures", PICTURES)
     monkeypatch.setattr(error_table, "BASELINES", baselines.BASELINES)
     assert train() == 0
     printed = capsys.readouterr()
@@ -111,7 +112,7 @@ def test_without_tensorboard_only_the_curves_are_lost(
 def test_without_matplotlib_only_the_pictures_are_lost(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli_train, "_pictures", PICTURES)
+    monkeypatch.setattr(train_setting, "draw_pictures", PICTURES)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert train() == 0
     assert "no pictures" in capsys.readouterr().err
@@ -171,7 +172,7 @@ def test_a_search_comes_first_and_its_best_is_trained(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("optuna")
-    assert train("--tune", "2", "--epochs", "2", "--layer", "gcn") == 0
+    assert train("--tune", "2", "--epochs", "2", "--set", "network.layer=gcn") == 0
     said = capsys.readouterr().err
     assert "trial 2/2" in said and "best of 2 trials" in said
     assert load(folder).config.network.layer == "gcn"
@@ -182,9 +183,7 @@ def test_the_document_names_real_options_and_its_python_runs(
     checkout: Path, datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (checkout / "docs/guides/training-inspectors.md").read_text()
-    known = {"--set", "--config", "--show-config"}.union(
-        *(action.option_strings for action in options.parser()._actions)
-    )
+    known = {name for action in parser()._actions for name in action.option_strings}
     assert {name for name in re.findall(r"--[a-z][a-z-]+", text) if name not in known} == {"--logdir"}
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     code = code.replace("v100-p1w2-pcie", SETTING).replace('"datasets"', repr(str(datasets)))
@@ -195,11 +194,35 @@ def test_the_document_names_real_options_and_its_python_runs(
     assert found["values"].shape == found["spread"].shape == (9, 12)
 
 
+def test_there_are_few_options_and_the_rest_are_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    own = [action for action in parser()._actions if action.dest not in ("help", "version")]
+    assert len(own) <= 20
+    assert main(["--setting", SETTING, "--show-config"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    keys = {f"{part}.{name}" for part, inner in shown.items() if isinstance(inner, dict) for name in inner}
+    assert keys | {name for name, value in shown.items() if not isinstance(value, dict)} == set(KINDS)
+
+
+def test_a_shown_configuration_can_be_given_back(
+    train: Callable[..., int], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train("--show-config", "--set", "network.gru=off", "--set", "training.learning_rate=1e-2") == 0
+    text = capsys.readouterr().out
+    (tmp_path / "config.yaml").write_text(text)
+    assert main(["--setting", SETTING, "--config", str(tmp_path / "config.yaml"), "--show-config"]) == 0
+    assert capsys.readouterr().out == text
+    assert not folder.exists()
+    assert train("--config", str(tmp_path / "config.yaml"), "--set", "network.readout=mean", small=False) == 0
+    found = load(folder).config
+    assert (found.network.gru, found.network.readout, found.network.hidden) == ("off", "mean", 6)
+    assert (found.training.learning_rate, found.training.epochs) == (0.01, 4)
+
+
 # Bad input: one line, exit code 2, nothing written.
 
 
 def test_a_depth_of_the_graph_brings_shared_layers_with_it(train: Callable[..., int], folder: Path) -> None:
-    assert train("--depth", "sqrtN", "--layer", "gcn") == 0
+    assert train("--set", "network.depth=sqrtN", "--set", "network.layer=gcn") == 0
     network = load(folder).config.network
     assert network.shared and not network.jump
 
@@ -209,5 +232,5 @@ def test_published_rows_train_like_any_other(quick: None, tmp_path: Path, capsys
     options = ["--setting", SETTING, "--datasets", str(tmp_path / "datasets"), "--output", str(tmp_path / "inspectors")]
     assert main([*options, *work.OPTIONS]) == 2
     assert "--split random" in capsys.readouterr().err
-    assert main([*options, *work.OPTIONS, "--split", "random", "--preset", "paper", "--depth", "N/2"]) == 0
+    assert main([*options, *work.OPTIONS, "--split", "random", "--preset", "paper", "--set", "network.depth=N/2"]) == 0
     assert "published rows, random split" in capsys.readouterr().out

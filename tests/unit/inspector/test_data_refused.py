@@ -80,7 +80,6 @@ def test_a_file_cut_short_or_broken_inside(tmp_path: Path) -> None:
         ({"driple_op_frequency": {"Conv2D": "often"}}, "op_frequency.Conv2D: expected float"),
         ({"driple_size_batches": {"largest": [3], "groups": []}}, "size_batches"),
         ({"op_type": None}, "column 'op_type' is missing"),
-        ({"net_rx_idle_s": None}, "column 'net_rx_idle_s' is missing"),
     ],
 )
 def test_a_file_of_another_kind(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

@@ -21,7 +21,7 @@ from driple.inspector.evaluation.calibration import coverage, factors
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, evaluate
 from driple.inspector.evaluation.report import to_csv, to_json, to_markdown, to_text, write_reports
 from driple.inspector.evaluation.scores import scores
-from driple.inspector.model.inspector import Inspector
+from driple.inspector.model.inspector_model import InspectorModel
 
 TABLE = ("inspector", "mean", "ridge", "trees")
 
@@ -32,7 +32,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 
 
 @pytest.fixture(scope="module")
-def inspector(examples: Examples) -> Inspector:
+def inspector(examples: Examples) -> InspectorModel:
     return work.trained(examples, work.small(ensemble=2)).inspector
 
 
@@ -43,12 +43,12 @@ def only_mean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(inspector: Inspector, examples: Examples) -> Evaluation:
+def found(inspector: InspectorModel, examples: Examples) -> Evaluation:
     return evaluate(inspector, examples)
 
 
 def test_all_predictors_are_scored_on_the_same_rows(
-    found: Evaluation, inspector: Inspector, examples: Examples
+    found: Evaluation, inspector: InspectorModel, examples: Examples
 ) -> None:
     assert found.predictors == TABLE
     test = examples.side("architecture", "test")
@@ -62,14 +62,14 @@ def test_all_predictors_are_scored_on_the_same_rows(
 
 
 @pytest.mark.usefixtures("only_mean")
-def test_more_predictors_can_be_in_the_table(inspector: Inspector, examples: Examples) -> None:
+def test_more_predictors_can_be_in_the_table(inspector: InspectorModel, examples: Examples) -> None:
     with_other = evaluate(inspector, examples, others={"zero": lambda rows: np.zeros((len(rows), 12))})
     assert with_other.predictors == ("inspector", "zero", "mean")
     assert with_other.scores["test"]["zero"].targets["gpu_burst_s"].mape == 1.0
 
 
 @pytest.mark.usefixtures("only_mean")
-def test_of_another_split_only_rows_that_it_has_not_seen(inspector: Inspector, examples: Examples) -> None:
+def test_of_another_split_only_rows_that_it_has_not_seen(inspector: InspectorModel, examples: Examples) -> None:
     other = evaluate(inspector, examples, "random")
     assert other.split == "random"
     assert {item.split_architecture for item in other.items} == {"test"}
@@ -77,13 +77,13 @@ def test_of_another_split_only_rows_that_it_has_not_seen(inspector: Inspector, e
 
 
 @pytest.mark.usefixtures("only_mean")
-def test_a_dataset_that_changed_is_noted(inspector: Inspector, examples: Examples) -> None:
+def test_a_dataset_that_changed_is_noted(inspector: InspectorModel, examples: Examples) -> None:
     assert not evaluate(inspector, examples).notes
     (note,) = evaluate(inspector, dataclasses.replace(examples, sha256="other")).notes
     assert "changed" in note
 
 
-def test_rows_of_another_setting_or_role_are_refused(inspector: Inspector, examples: Examples) -> None:
+def test_rows_of_another_setting_or_role_are_refused(inspector: InspectorModel, examples: Examples) -> None:
     with pytest.raises(BadInput, match="setting"):
         evaluate(inspector, dataclasses.replace(examples, setting="v100-p1w2-pcie"))
     with pytest.raises(BadInput, match="role"):

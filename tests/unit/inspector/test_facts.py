@@ -13,7 +13,7 @@ import pytest
 
 from driple.inspector.data import workload_features as module
 from driple.inspector.data.dataset_rows import Example, PublishedGraph, unmeasured
-from driple.inspector.data.workload_features import FACTS, facts_of, facts_table
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table, workload_features
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 GRAPHS = Path(__file__).parents[2] / "data" / "graphs"
@@ -21,7 +21,7 @@ RUNS = Path(__file__).parents[2] / "data" / "runs"
 
 
 def facts(example: Example) -> dict[str, float]:
-    return dict(zip(FACTS, facts_of(example).tolist(), strict=True))
+    return dict(zip(WORKLOAD_FEATURES, workload_features(example).tolist(), strict=True))
 
 
 def of(**workload: Any) -> dict[str, float]:
@@ -29,9 +29,9 @@ def of(**workload: Any) -> dict[str, float]:
 
 
 def test_every_fact_has_one_name() -> None:
-    assert len(set(FACTS)) == len(FACTS)
+    assert len(set(WORKLOAD_FEATURES)) == len(WORKLOAD_FEATURES)
     made = {**module._of_workload(unmeasured(work.chain(1), {"model": "x"})), **module._of_ops(work.chain(1))}
-    assert set(made) == set(FACTS)
+    assert set(made) == set(WORKLOAD_FEATURES)
 
 
 def test_the_options_of_a_workload() -> None:
@@ -62,7 +62,7 @@ def test_the_options_of_a_workload() -> None:
 
 def test_what_is_not_said_is_not_known() -> None:
     found = of()
-    for name in module.WORKLOAD_FACTS:
+    for name in module.DECLARED_FEATURES:
         assert math.isnan(found[name]), name
     assert not math.isnan(found["log_ops"])
 
@@ -131,7 +131,7 @@ def test_real_graphs_have_finite_facts() -> None:
 
 def test_a_table(tmp_path: Path) -> None:
     items = work.examples(tmp_path).items
-    table = facts_table(items)
-    assert table.shape == (len(items), len(FACTS))
-    np.testing.assert_array_equal(table[3], facts_of(items[3]))
-    assert facts_table([]).shape == (0, len(FACTS))
+    table = workload_feature_table(items)
+    assert table.shape == (len(items), len(WORKLOAD_FEATURES))
+    np.testing.assert_array_equal(table[3], workload_features(items[3]))
+    assert workload_feature_table([]).shape == (0, len(WORKLOAD_FEATURES))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from driple.contracts.formats.inspector import FILE, REPORT_FILE, WEIGHTS_PATTERN
 from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.evaluation.error_table import INSPECTOR, evaluate
-from driple.inspector.model.inspector_folder import FILE, load
+from driple.inspector.model.inspector_folder import load
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+BEFORE = CHECKOUT / "tests/data/kept_inspectors/predictions.json"
+"""Predictions of the same inspectors when all their arrays were in inspector.json (schema version 2)."""
 KEPT = sorted(path.parent.name for path in (CHECKOUT / "inspectors").glob(f"*/{FILE}"))
 
 
@@ -26,11 +31,33 @@ def test_it_is_as_good_as_its_report_says(setting: str) -> None:
     assert inspector.provenance == "measured"
     assert inspector.dataset_sha256 == examples.sha256, "trained on other rows: driple-train it anew"
     found = evaluate(inspector, examples).scores["test"]
-    report = json.loads((CHECKOUT / "inspectors" / setting / "report.json").read_text())
+    report = json.loads((CHECKOUT / "inspectors" / setting / REPORT_FILE).read_text())
     said = next(row for row in report["errors"] if _is_overall(row))
     assert found[INSPECTOR].overall.nrmse == pytest.approx(said["nrmse"], rel=1e-3)
     errors = {name: score.overall.nrmse for name, score in found.items()}
     assert min(errors, key=lambda name: errors[name] or 0.0) == INSPECTOR, errors
+
+
+@pytest.mark.parametrize("setting", KEPT)
+def test_it_predicts_what_it_did_before_its_arrays_moved(setting: str) -> None:
+    inspector = load(CHECKOUT / "inspectors" / setting)
+    before = json.loads(BEFORE.read_text())[setting]
+    items = {item.run_ids[0]: item for item in read_examples(CHECKOUT / "datasets", setting).items}
+    values, spread = inspector.predict([items[run_id] for run_id in before])
+    # Bit for bit on the machine that converted them. Sums of float32 differ between processors.
+    for name, found in (("values", values), ("spread", spread)):
+        wanted = np.array([one[name] for one in before.values()], dtype=np.float64)
+        np.testing.assert_allclose(found, wanted, rtol=1e-3 if name == "spread" else 1e-5)
+
+
+@pytest.mark.parametrize("setting", KEPT)
+def test_its_json_is_small_and_every_kernel_point_is_stored_once(setting: str) -> None:
+    folder = CHECKOUT / "inspectors" / setting
+    assert (folder / FILE).stat().st_size < 100_000
+    (weights,) = folder.glob(WEIGHTS_PATTERN)
+    tables = {name: table for name, table in load_file(weights).items() if name.startswith("base.rows.")}
+    points = tables[f"base.rows.{len(load(folder).preparation.facts)}"]
+    assert len(points) == len(np.unique(points, axis=0)) > 50
 
 
 def _is_overall(row: dict[str, object]) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.kernel_ridge import FloatArray, Kernel
+from driple.inspector.base_model.kernel_ridge import FloatArray, KernelRidge
 
 FOLDS: NDArray[np.int64] = np.arange(120) % 6
 
@@ -26,7 +26,7 @@ def rows(seed: int = 0) -> tuple[FloatArray, FloatArray]:
 
 
 def test_it_follows_what_no_line_does() -> None:
-    kernel, held = Kernel.fit(*rows(), FOLDS)
+    kernel, held = KernelRidge.fit(*rows(), FOLDS)
     seen, wanted = rows(1)
     said = kernel.predict(seen)
     for place, known in ((0, slice(None)), (1, slice(20, None))):
@@ -39,24 +39,24 @@ def test_it_follows_what_no_line_does() -> None:
 
 def test_what_is_held_back_is_said_without_the_fold() -> None:
     seen, wanted = rows()
-    _, held = Kernel.fit(seen, wanted, FOLDS)
+    _, held = KernelRidge.fit(seen, wanted, FOLDS)
     wanted[FOLDS == 0, 0] += 1000 * np.arange(20)  # no longer anything that could be guessed
-    _, other = Kernel.fit(seen, wanted, FOLDS)
+    _, other = KernelRidge.fit(seen, wanted, FOLDS)
     assert np.abs(other[FOLDS == 0, 0] - held[FOLDS == 0, 0]).max() < 5
 
 
 def test_far_from_all_rows_it_says_about_their_mean() -> None:
     seen, wanted = rows()
-    kernel = dataclasses.replace(Kernel.fit(seen, wanted, FOLDS)[0], widths=(0.3,) * len(COLUMNS))
+    kernel = dataclasses.replace(KernelRidge.fit(seen, wanted, FOLDS)[0], widths=(0.3,) * len(COLUMNS))
     far = kernel.predict(np.full((1, 2), 3.0))
     assert far[0, 0] == pytest.approx(wanted[:, 0].mean(), abs=0.5)
 
 
 def test_it_travels_as_plain_values_and_is_checked() -> None:
-    kernel, _ = Kernel.fit(*rows(), FOLDS)
-    again = from_plain(Kernel, to_plain(kernel))
+    kernel, _ = KernelRidge.fit(*rows(), FOLDS)
+    again = from_plain(KernelRidge, to_plain(kernel))
     assert again == kernel
-    with pytest.raises(BadInput, match="12 targets"):
+    with pytest.raises(BadInput, match="different numbers of targets"):
         dataclasses.replace(kernel, widths=kernel.widths[1:])
     with pytest.raises(BadInput, match="a weight for each of 120 rows"):
         dataclasses.replace(kernel, weights=((1.0,), *kernel.weights[1:]))

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from driple.contracts.errors import DripleError, UnknownName
-from driple.inspector.model.model_config import GRUS, LAYERS, PRESETS, READOUTS, NetworkConfig
+from driple.inspector.model.model_config import GRUS, PRESETS, NetworkConfig
 from driple.inspector.network.batching import execution_choice
 from driple.inspector.network.batching.dense import dense
 from driple.inspector.network.batching.sparse import sparse
 from driple.inspector.network.graph_network import Network
-from driple.inspector.network.layers.registry import layer
-from driple.inspector.network.readouts.registry import readout
+from driple.inspector.network.layers.registry import LAYERS, layer
+from driple.inspector.network.readouts.registry import READOUTS, readout
 
 needs_dgl = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="DGL is not installed")
 SIZES = (4, 9, 1, 14)
@@ -222,7 +222,7 @@ def test_without_dgl_auto_is_dense_and_dgl_says_what_to_do(monkeypatch: pytest.M
     assert execution_choice.choose("auto", [1000]) is dense
     monkeypatch.setattr("importlib.import_module", missing)
     features, edges, _ = batch()
-    with pytest.raises(DripleError, match="--execution dense"):
+    with pytest.raises(DripleError, match="--set machine.execution=dense"):
         sparse(features, edges)
 
 

@@ -14,10 +14,10 @@ from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.inspector.predict import graph_cache
-from driple.inspector.predict.graph_cache import Wanted, cache_folder, graphs_of
+from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
 
 WORKLOAD = Workload("resnet20", "cifar10", 16, image_size=32)
-WANTED = Wanted(WORKLOAD, Setting.parse("cpu-p1w2-1g"))
+WANTED = GraphRequest(WORKLOAD, Setting.parse("cpu-p1w2-1g"))
 
 
 class Maker:
@@ -48,8 +48,8 @@ def silent(line: str) -> None:
 
 
 def test_a_graph_is_made_once(maker: Maker, tmp_path: Path) -> None:
-    first = graphs_of([WANTED, WANTED], tmp_path / "cache", silent)[WANTED]
-    assert graphs_of([WANTED], tmp_path / "cache", silent)[WANTED].ops == first.ops
+    first = cached_graphs([WANTED, WANTED], tmp_path / "cache", silent)[WANTED]
+    assert cached_graphs([WANTED], tmp_path / "cache", silent)[WANTED].ops == first.ops
     assert maker.calls == 1
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [WANTED.file_name]
     assert WANTED.file_name.startswith("resnet20-b16-s32-momentum-sync-")
@@ -57,7 +57,7 @@ def test_a_graph_is_made_once(maker: Maker, tmp_path: Path) -> None:
 
 def test_a_damaged_one_is_made_again(maker: Maker, tmp_path: Path) -> None:
     (tmp_path / WANTED.file_name).write_bytes(maker.content[:500])
-    graphs_of([WANTED], tmp_path, silent)
+    cached_graphs([WANTED], tmp_path, silent)
     assert maker.calls == 1
     assert (tmp_path / WANTED.file_name).read_bytes() == maker.content
 
@@ -66,21 +66,21 @@ def test_a_damaged_one_is_made_again(maker: Maker, tmp_path: Path) -> None:
 def test_a_failure_leaves_nothing_behind(maker: Maker, tmp_path: Path, code: int, kind: type[Exception]) -> None:
     maker.code, maker.said = code, "a line of TensorFlow\nown.py:build: ValueError at line 3: no\n"
     with pytest.raises(kind, match="own.py:build: ValueError at line 3: no"):
-        graphs_of([WANTED], tmp_path, silent)
+        cached_graphs([WANTED], tmp_path, silent)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(maker: Maker, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     heard: list[str] = []
-    assert graphs_of([WANTED], tmp_path / "cache", heard.append)[WANTED].ops
+    assert cached_graphs([WANTED], tmp_path / "cache", heard.append)[WANTED].ops
     assert "the graph is not kept" in heard[-1]
 
 
 def test_without_tensorflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("driple.inspector.predict.graph_cache.find_spec", lambda name: None)
     with pytest.raises(BadInput) as caught:
-        graphs_of([WANTED], tmp_path, silent)
+        cached_graphs([WANTED], tmp_path, silent)
     assert "pip install 'driple[workloads]'" in str(caught.value) and "--graph" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -107,7 +107,7 @@ def test_the_key_has_all_that_makes_a_graph(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_own_code_is_known_by_what_it_says_and_not_by_where_it_lies() -> None:
     here, there = (
-        Wanted(replace(WORKLOAD, model=f"{path}:build", code_sha256="00"), WANTED.setting, Path(path))
+        GraphRequest(replace(WORKLOAD, model=f"{path}:build", code_sha256="00"), WANTED.setting, Path(path))
         for path in ("a/model.py", "/b/model.py")
     )
     assert here.key == there.key

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import ROWS_FILE
 from driple.inspector.data.examples import Example, Examples, unmeasured
-from driple.inspector.data.scaling import FactScaler
-from driple.inspector.data.workload_features import FACTS, facts_table
-from driple.inspector.model.training_rows import FILE, Row, TrainingRows, load_rows, save_rows, workload_label
-from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Neighbourhood
+from driple.inspector.data.scaling import WorkloadScaler
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table
+from driple.inspector.model.training_rows import Row, TrainingRows, load_rows, save_rows, workload_label
+from driple.inspector.predict.novelty import EDGE, FAR, LIKE, TrainingRegion
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +32,28 @@ def train(examples: Examples) -> Examples:
 
 
 @pytest.fixture(scope="module")
-def neighbours(examples: Examples, train: Examples) -> Neighbourhood:
-    return Neighbourhood(TrainingRows.of(examples, "architecture"), FactScaler.fit(facts_table(train.items)))
+def neighbours(examples: Examples, train: Examples) -> TrainingRegion:
+    return TrainingRegion(
+        TrainingRows.of(examples, "architecture"), WorkloadScaler.fit(workload_feature_table(train.items))
+    )
 
 
 def changed(item: Example, **workload: Any) -> Example:
     return dataclasses.replace(item, workload={**item.workload, **workload})
 
 
-def by_hand(*points: tuple[float | None, float | None], families: tuple[str | None, ...]) -> Neighbourhood:
+def by_hand(*points: tuple[float | None, float | None], families: tuple[str | None, ...]) -> TrainingRegion:
     """Rows with two facts, batch size and ops, on a scale that leaves them as they are."""
     names = ("log_batch_size", "log_ops")
     rows = tuple(Row(f"m{n} b1", family, point) for n, (point, family) in enumerate(zip(points, families, strict=True)))
-    return Neighbourhood(TrainingRows("0", "random", "worker", names, rows), FactScaler(names, (0.0, 0.0), (1.0, 1.0)))
+    return TrainingRegion(
+        TrainingRows("0", "random", "worker", names, rows), WorkloadScaler(names, (0.0, 0.0), (1.0, 1.0))
+    )
 
 
-def test_a_training_row_is_where_it_is(neighbours: Neighbourhood, train: Examples) -> None:
+def test_a_training_row_is_where_it_is(neighbours: TrainingRegion, train: Examples) -> None:
     for item in train.items[:5]:
-        found = neighbours.near(item)
+        found = neighbours.novelty_of(item)
         assert found.verdict == LIKE
         assert found.distance == pytest.approx(0.0, abs=1e-4)
         assert found.nearest[0][0] == workload_label(item.workload)
@@ -76,20 +81,20 @@ def test_what_is_unknown_has_no_distance() -> None:
     assert found.like_below == pytest.approx(4.0)  # over the one fact that both know
     alone = by_hand((None, 1.0), (None, 1.0), families=("a", "b"))
     graph = work.chain(1)
-    assert alone.near(unmeasured(graph, {})).distance == pytest.approx(abs(math.log1p(len(graph.ops)) - 1.0))
+    assert alone.novelty_of(unmeasured(graph, {})).distance == pytest.approx(abs(math.log1p(len(graph.ops)) - 1.0))
 
 
-def test_farther_is_worse(neighbours: Neighbourhood, train: Examples) -> None:
+def test_farther_is_worse(neighbours: TrainingRegion, train: Examples) -> None:
     item = train.items[0]
-    distances = [neighbours.near(changed(item, batch_size=size)).distance for size in (8, 64, 1024, 10**6)]
+    distances = [neighbours.novelty_of(changed(item, batch_size=size)).distance for size in (8, 64, 1024, 10**6)]
     assert distances == sorted(distances) and len(set(distances)) == 4
-    assert neighbours.near(changed(item, batch_size=10**6)).verdict == FAR
+    assert neighbours.novelty_of(changed(item, batch_size=10**6)).verdict == FAR
     huge = unmeasured(work.chain(60, 1e6), item.workload)
-    assert neighbours.near(huge).verdict == FAR
+    assert neighbours.novelty_of(huge).verdict == FAR
 
 
-def test_facts_beyond_training_are_named(neighbours: Neighbourhood, train: Examples) -> None:
-    found = neighbours.near(changed(train.items[0], batch_size=4096))
+def test_facts_beyond_training_are_named(neighbours: TrainingRegion, train: Examples) -> None:
+    found = neighbours.novelty_of(changed(train.items[0], batch_size=4096))
     assert "batch size 4096 (training: 8 to 32)" in map(str, found.outside)
     (one,) = [one for one in found.outside if one.fact == "log_batch_size"]
     deviation = np.log([8, 16, 32]).std()
@@ -100,21 +105,21 @@ def test_facts_beyond_training_are_named(neighbours: Neighbourhood, train: Examp
 def test_a_total_far_outside_is_enough_and_a_class_of_ops_is_not(fact: str, verdict: str) -> None:
     """Both four deviations outside, and both near: families are ten deviations apart in another fact."""
     example = unmeasured(work.chain(1), {})
-    value = float(facts_table([example])[0, FACTS.index(fact)])
-    ops = float(facts_table([example])[0, FACTS.index("log_ops")])
+    value = float(workload_feature_table([example])[0, WORKLOAD_FEATURES.index(fact)])
+    ops = float(workload_feature_table([example])[0, WORKLOAD_FEATURES.index("log_ops")])
     names = ("log_ops", fact)
     rows = (Row("a b1", "a", (ops, 0.0)), Row("b b1", "b", (ops - 10.0, 0.0)))
-    scale = FactScaler(names, (0.0, 0.0), (1.0, value / 4))
-    found = Neighbourhood(TrainingRows("0", "random", "worker", names, rows), scale).near(example)
+    scale = WorkloadScaler(names, (0.0, 0.0), (1.0, value / 4))
+    found = TrainingRegion(TrainingRows("0", "random", "worker", names, rows), scale).novelty_of(example)
     assert found.distance == pytest.approx(4.0 / math.sqrt(2))
     (outside,) = found.outside
     assert outside.fact == fact and outside.deviations == pytest.approx(4.0)
     assert found.verdict == verdict
 
 
-def test_what_never_varied_in_training_is_seen_too(neighbours: Neighbourhood, train: Examples) -> None:
+def test_what_never_varied_in_training_is_seen_too(neighbours: TrainingRegion, train: Examples) -> None:
     """The inspector does not look at it, so its distance is none: but nothing is known of it either."""
-    found = neighbours.near(changed(train.items[0], update="async"))
+    found = neighbours.novelty_of(changed(train.items[0], update="async"))
     assert found.verdict == EDGE
     (one,) = found.outside
     assert one.deviations is None and str(one) == "async yes (training: no)"
@@ -125,8 +130,8 @@ def test_rows_go_to_a_file_and_back(examples: Examples, tmp_path: Path) -> None:
     save_rows(tmp_path, rows)
     training = {"dataset_sha256": examples.sha256, "split": "architecture", "role": "worker"}
     assert load_rows(tmp_path, **training) == rows
-    assert len((tmp_path / FILE).read_text().splitlines()) == len(rows.rows) + 2
-    expected = facts_table(examples.side("architecture", "train").items)
+    assert len((tmp_path / ROWS_FILE).read_text().splitlines()) == len(rows.rows) + 2
+    expected = workload_feature_table(examples.side("architecture", "train").items)
     np.testing.assert_allclose(rows.table(), expected, rtol=1e-5)
     for name in training:
         assert load_rows(tmp_path, **{**training, name: "other"}) is None
@@ -136,7 +141,7 @@ def test_rows_go_to_a_file_and_back(examples: Examples, tmp_path: Path) -> None:
 def test_files_that_are_none(examples: Examples, tmp_path: Path) -> None:
     training = {"dataset_sha256": examples.sha256, "split": "architecture", "role": "worker"}
     save_rows(tmp_path, TrainingRows.of(examples, "architecture"))
-    path = tmp_path / FILE
+    path = tmp_path / ROWS_FILE
     value = json.loads(path.read_text())
     path.write_text(json.dumps({**value, "schema_version": 2}))
     assert load_rows(tmp_path, **training) is None
@@ -153,8 +158,8 @@ def test_files_that_are_none(examples: Examples, tmp_path: Path) -> None:
 def test_a_fact_of_another_release_is_not_looked_at() -> None:
     rows = TrainingRows("0", "random", "worker", ("of_tomorrow", "log_ops"), (Row("m b1", None, (7.0, 2.0)),))
     table = rows.table()
-    assert table[0, FACTS.index("log_ops")] == 2.0
-    assert np.isnan(np.delete(table, FACTS.index("log_ops"))).all()
+    assert table[0, WORKLOAD_FEATURES.index("log_ops")] == 2.0
+    assert np.isnan(np.delete(table, WORKLOAD_FEATURES.index("log_ops"))).all()
 
 
 def test_labels_leave_out_what_is_unknown(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.scaling import FactScaler, FeatureScaler, TargetScaler
-from driple.inspector.data.workload_features import FACTS
+from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 
 WIDTH = len(COLUMNS)
 ALL: Any = np.ones(WIDTH, dtype=bool)
@@ -52,13 +52,13 @@ def test_raw_features_stay() -> None:
 
 
 def test_facts_that_vary_stay_and_what_is_unknown_is_the_mean() -> None:
-    facts = np.full((4, len(FACTS)), np.nan)
+    facts = np.full((4, len(WORKLOAD_FEATURES)), np.nan)
     facts[:, 0] = [1.0, 2.0, 3.0, np.nan]
     facts[:, 1] = 7.0
     facts[:, 2] = [0.1 + 0.2, 0.3, 0.3, 0.3]  # constant, but for the last bit
     facts[:, 5] = [np.nan, 4.0, 6.0, np.nan]
-    scaler = FactScaler.fit(facts)
-    assert scaler.names == (FACTS[0], FACTS[5])
+    scaler = WorkloadScaler.fit(facts)
+    assert scaler.names == (WORKLOAD_FEATURES[0], WORKLOAD_FEATURES[5])
     assert len(scaler) == 2
     deviation = np.sqrt(2 / 3)
     expected = [[-1 / deviation, 0], [0, -1], [1 / deviation, 1], [0, 0]]
@@ -67,9 +67,9 @@ def test_facts_that_vary_stay_and_what_is_unknown_is_the_mean() -> None:
 
 
 def test_facts_of_which_none_varies() -> None:
-    scaler = FactScaler.fit(np.full((3, len(FACTS)), np.nan))
+    scaler = WorkloadScaler.fit(np.full((3, len(WORKLOAD_FEATURES)), np.nan))
     assert len(scaler) == 0
-    assert scaler.transform(np.zeros((2, len(FACTS)))).shape == (2, 0)
+    assert scaler.transform(np.zeros((2, len(WORKLOAD_FEATURES)))).shape == (2, 0)
 
 
 def test_log_targets_come_back() -> None:
@@ -151,14 +151,14 @@ def test_what_is_refused() -> None:
     for make in (
         lambda: FeatureScaler.fit("logarithm", [np.ones((2, 3))]),
         lambda: TargetScaler.fit("log10", targets(), ALL),
-        lambda: FactScaler(("log_of_nothing",), (0.0,), (1.0,)),
+        lambda: WorkloadScaler(("log_of_nothing",), (0.0,), (1.0,)),
     ):
         with pytest.raises(UnknownName):
             make()
     with pytest.raises(BadInput, match="2 features of a node, the scale knows 3"):
         FeatureScaler.fit("log", [np.ones((2, 3))]).transform(np.ones((2, 2)))
     with pytest.raises(BadInput, match="facts of shape"):
-        FactScaler.fit(np.zeros((3, len(FACTS)))).transform(np.zeros((3, 2)))
+        WorkloadScaler.fit(np.zeros((3, len(WORKLOAD_FEATURES)))).transform(np.zeros((3, 2)))
     with pytest.raises(BadInput, match="different lengths"):
         FeatureScaler("log", (0.0,), (1.0, 1.0))
     with pytest.raises(BadInput, match="no training value"):

@@ -10,7 +10,7 @@ import torch
 import training_work as work
 from threadpoolctl import threadpool_info
 
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Examples
 from driple.inspector.training.threads import FEW, solver_threads, suited, torch_threads
 from driple.inspector.training.train_network import Epoch
@@ -48,13 +48,13 @@ def test_a_training_has_the_threads_that_suit_it_or_were_asked_for(
 
 
 def test_few_rows_are_solved_by_one_thread_and_many_by_all(examples: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, seen, fit = solvers(), [], Plain.fit
+    before, seen, fit = solvers(), [], BaseModel.fit
 
     def watched(*arguments: object) -> object:
         seen.append(solvers())
         return fit(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Plain, "fit", watched)
+    monkeypatch.setattr(BaseModel, "fit", watched)
     work.trained(examples, work.small(epochs=1, plain=True))
     assert seen and all(each == {1} for each in seen)
     assert solvers() == before

@@ -221,7 +221,7 @@ def test_outputs_that_are_no_numbers_from_the_start_are_an_error(
         lambda self, batches: torch.full((len(list(batches)), 12), math.nan),
     )
     monkeypatch.setattr("driple.inspector.training.epochs._loss", lambda *_: math.nan)
-    with pytest.raises(DripleError, match="--target-scale log"):
+    with pytest.raises(DripleError, match="--set target_scale=log"):
         work.trained(examples)
 
 

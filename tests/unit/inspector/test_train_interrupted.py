@@ -18,38 +18,38 @@ import training_work as work
 
 from driple.inspector.model.inspector_folder import load
 from driple.inspector.training.epochs import Loop
-from driple.inspector.training.interrupts import HeldBack
-from driple.inspector.training.progress import Progress
+from driple.inspector.training.interrupts import DeferredInterrupt
+from driple.inspector.training.progress import ProgressBar
 
 SETTING = inspector_work.SETTING
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Ctrl-C after an epoch."""
-    told = Progress.__call__
+    told = ProgressBar.__call__
 
-    def pressed(self: Progress, member: int, epoch: Any) -> None:
-        told(self, member, epoch)
+    def pressed(self: ProgressBar, member: int, epoch: Any, networks: int) -> None:
+        told(self, member, epoch, networks)
         if epoch.number == number:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Progress, "__call__", pressed)
+    monkeypatch.setattr(ProgressBar, "__call__", pressed)
 
 
 def test_ctrl_c_keeps_the_best_so_far_and_resume_goes_on(
     train: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert train("--no-plain") == 0
+    assert train("--set", "network.plain=false") == 0
     whole = work.weights_of(folder)
     capsys.readouterr()
     interrupt_at(monkeypatch, 2)
-    assert train("--no-plain") == 130
+    assert train("--set", "network.plain=false") == 130
     printed = capsys.readouterr()
     assert printed.out == "" and "--resume goes on" in printed.err
     assert load(folder).training["epochs"] == [2]
     assert not (folder / "report.md").exists()  # it was of another inspector
     monkeypatch.undo()
-    assert train("--no-plain", "--resume") == 0
+    assert train("--set", "network.plain=false", "--resume") == 0
     assert work.weights_of(folder) == whole
     assert load(folder).training["epochs"] == [4]
 
@@ -148,10 +148,11 @@ def test_ctrl_c_while_the_report_is_made_says_what_is_there(
     assert (folder / "report.md").exists()
 
 
-def test_who_does_not_hear_ctrl_c_goes_on_so() -> None:
+def test_who_does_not_hear_ctrl_c_goes_on_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeferredInterrupt, "enabled", True)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with HeldBack() as ctrl_c:
+        with DeferredInterrupt() as ctrl_c:
             press()
         assert not ctrl_c.came and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
@@ -164,7 +165,15 @@ def test_a_killed_training_goes_on_and_the_inspector_before_stays(
     assert train("--seed", "1", "--epochs", "3") == 0
     before = work.weights_of(folder)
     command = [sys.executable, "-m", "driple.inspector.cli_train", "--setting", SETTING, "--datasets", str(datasets)]
-    command += ["--output", str(folder.parent), *work.OPTIONS, "--epochs", "1000000", "--patience", "1000000"]
+    command += [
+        "--output",
+        str(folder.parent),
+        *work.OPTIONS,
+        "--epochs",
+        "1000000",
+        "--set",
+        "training.patience=1000000",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None

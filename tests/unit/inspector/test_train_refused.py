@@ -17,34 +17,44 @@ SETTING = inspector_work.SETTING
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--layer", "gnn"), "invalid choice: 'gnn'"),
-        (("--depth", "many"), "depth"),
-        (("--grouping", "some"), "unknown grouping"),
-        (("--hidden", "0"), "hidden: expected 1 to 4096"),
-        (("--hidden", "99999999"), "hidden: expected 1 to 4096"),
-        (("--depth", "10000"), "a number from 1 to 1000"),
-        (("--readout-steps", "0"), "readout_steps: unknown '0'"),
-        (("--learning-rate", "nan"), "learning_rate"),
-        (("--learning-rate", "inf"), "learning_rate"),
-        (("--weight-decay", "-1"), "weight_decay: expected 0 or more"),
-        (("--weight-decay", "inf"), "weight_decay: expected 0 or more"),
-        (("--clip", "nan"), "clip: expected 0 or more"),
-        (("--threads", "100000"), "--threads: expected at most 256"),
-        (("--transfer-ratio", "0"), "goes with --transfer-from"),
+        (("--set", "network.layer=gnn"), "unknown layer 'gnn'"),
+        (("--set", "network.depth=many"), "depth"),
+        (("--set", "grouping=some"), "unknown grouping"),
+        (("--set", "network.hidden=0"), "hidden: expected 1 to 4096"),
+        (("--set", "network.hidden=99999999"), "hidden: expected 1 to 4096"),
+        (("--set", "network.depth=10000"), "a number from 1 to 1000"),
+        (("--set", "network.readout_steps=0"), "readout_steps: unknown '0'"),
+        (("--set", "training.learning_rate=nan"), "learning_rate"),
+        (("--set", "training.learning_rate=inf"), "learning_rate"),
+        (("--set", "training.weight_decay=-1"), "weight_decay: expected 0 or more"),
+        (("--set", "training.weight_decay=inf"), "weight_decay: expected 0 or more"),
+        (("--set", "training.clip=nan"), "clip: expected 0 or more"),
+        (("--set", "machine.threads=100000"), "machine.threads: expected 1 to 256"),
+        (("--set", "transfer.ratio=0"), "between 0 and 1"),
         (("--ensemble", "0"), "ensemble: expected at least 1"),
-        (("--learning-rate", "0"), "learning_rate"),
-        (("--dropout", "1"), "dropout"),
+        (("--set", "training.learning_rate=0"), "learning_rate"),
+        (("--set", "network.dropout=1"), "dropout"),
         (("--seed", "-1"), "expected a whole number, 0 or more"),
         (("--seed", "1.5"), "expected a whole number, 0 or more"),
         (("--tune", "0"), "expected a whole number, at least 1"),
         (("--tune", "x"), "expected a whole number, at least 1"),
         (("--transfer-from", "nowhere"), "no such file or folder"),
-        (("--transfer-ratio", "0.5"), "goes with --transfer-from"),
+        (("--tune-part", "half"), "goes with --transfer-from"),
         (("--compare-scratch",), "goes with --transfer-from"),
-        (("--transfer-from", SETTING, "--tune-part", "mlp", "--transfer-ratio", "0.9"), "goes with --tune-part half"),
-        (("--transfer-from", "x", "--transfer-ratio", "1"), "between 0 and 1"),
+        (
+            ("--transfer-from", SETTING, "--tune-part", "mlp", "--set", "transfer.ratio=0.9"),
+            "goes with --tune-part half",
+        ),
+        (("--transfer-from", "x", "--set", "transfer.ratio=1"), "between 0 and 1"),
         (("--transfer-from", "x", "--tune", "3"), "give one of them"),
         (("--evaluate", "--resume"), "leave --resume out"),
+        (("--set", "network.layr=gin"), "did you mean 'network.layer'?"),
+        (("--set", "network.layr=gin"), "training.learning_rate"),
+        (("--set", "network.layer"), "expected key=value"),
+        (("--set", "network.hidden=many"), "network.hidden: expected a whole number, got 'many'"),
+        (("--set", "network.jump=maybe"), "network.jump: expected true or false"),
+        (("--set", "training.epochs="), "training.epochs: expected a whole number"),
+        (("--config", "nowhere.yaml"), "--config nowhere.yaml: No such file"),
         (("--evaluate", "--epochs", "3"), "leave --"),
     ],
 )
@@ -64,7 +74,7 @@ def test_cuda_where_there_is_none(
     train: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # also on a machine that has it
-    assert train("--device", "cuda") == 2
+    assert train("--set", "machine.device=cuda") == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -136,7 +146,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--hidden", "9"), "hidden: the network to start from has"),
+        (("--set", "network.hidden=9"), "hidden: the network to start from has"),
         (("--split", "random"), "learned by the architecture split"),
     ],
 )

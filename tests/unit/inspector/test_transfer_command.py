@@ -222,7 +222,7 @@ def test_a_setting_that_nobody_asked_for_is_refused_unless_allowed(inspectors: P
     ):
         with pytest.raises(BadInput, match=message) as caught:
             find_source(text, inspectors, setting, role)
-        assert "--allow-other-setting" in str(caught.value) and "\n" not in str(caught.value)
+        assert "--set transfer.allow_other_setting=true" in str(caught.value) and "\n" not in str(caught.value)
         assert find_source(text, inspectors, setting, role, allow_other=True).about["from"] == name
     assert find_source(str(inspectors / "mine"), inspectors, name, "worker").about["from"] == name
 

@@ -22,7 +22,7 @@ CONFIGS = [
     pytest.param(dataclasses.replace(OURS, shared=True, gru="off", jump=False, depth="sqrtN"), id="shared-off"),
     pytest.param(dataclasses.replace(OURS, depth="1"), id="one-layer"),
 ]
-FACTS = torch.tensor([[0.5, 1.0], [-1.0, 0.0], [0.25, 2.0]])
+WORKLOAD_FEATURES = torch.tensor([[0.5, 1.0], [-1.0, 0.0], [0.25, 2.0]])
 
 
 def graphs() -> DenseGraphs:
@@ -45,7 +45,7 @@ def tune_a_little(transferred: Transferred, batch: DenseGraphs, cached: Tensor) 
     optimiser = torch.optim.SGD(transferred.tuned(), lr=0.5)
     for _ in range(3):
         optimiser.zero_grad()
-        transferred(batch, cached, FACTS).square().mean().backward()
+        transferred(batch, cached, WORKLOAD_FEATURES).square().mean().backward()
         optimiser.step()
 
 
@@ -59,7 +59,7 @@ def parts(network: Network) -> set[str]:
 def test_before_tuning_answers_are_those_of_the_start(config: NetworkConfig, tune: str) -> None:
     start, batch = trained(config), graphs()
     transferred = prepare_transfer(start, tune)
-    assert torch.equal(transferred(batch, transferred.cache(batch), FACTS), start(batch, FACTS))
+    assert torch.equal(transferred(batch, transferred.cache(batch), WORKLOAD_FEATURES), start(batch, WORKLOAD_FEATURES))
 
 
 @pytest.mark.parametrize("tune", TUNE)
@@ -79,7 +79,7 @@ def test_frozen_weights_stay_and_all_others_move(config: NetworkConfig, tune: st
     assert all(torch.equal(start.state_dict()[name], weight) for name, weight in original.items())
     # After tuning too, what was cached before it is what is computed now.
     assert torch.equal(transferred.cache(batch), cached) or tune == "all"
-    assert torch.equal(transferred(batch, cached, FACTS), transferred.network(batch, FACTS))
+    assert torch.equal(transferred(batch, cached, WORKLOAD_FEATURES), transferred.network(batch, WORKLOAD_FEATURES))
 
 
 def test_what_each_choice_tunes() -> None:
@@ -135,10 +135,10 @@ def test_a_split_network_loads_again_strictly_and_transfers_again(config: Networ
     network = transferred.network
     again = Network(config, 3, 2, split=network.split)
     again.load_state_dict(network.state_dict(), strict=True)
-    assert torch.equal(again(batch, FACTS), network(batch, FACTS))
+    assert torch.equal(again(batch, WORKLOAD_FEATURES), network(batch, WORKLOAD_FEATURES))
     for tune in TUNE:
         third = prepare_transfer(again, tune, 0.4)
-        assert torch.equal(third(batch, third.cache(batch), FACTS), network(batch, FACTS))
+        assert torch.equal(third(batch, third.cache(batch), WORKLOAD_FEATURES), network(batch, WORKLOAD_FEATURES))
     with pytest.raises(BadInput, match="split at 0.4 already"):
         prepare_transfer(again, "half", 0.5)
 

@@ -9,15 +9,21 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import inspector_work
 import pytest
+import training_work
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import FILE, SCHEMA_VERSION
 from driple.contracts.metrics import COLUMNS, RESOURCES
+from driple.inspector.cli_train import main as train
 from driple.pipeline.cli_report import main
 from driple.pipeline.reports.inspector_page import inspector_report
 from driple.pipeline.reports.learning_curves import read_curves
 from driple.pipeline.reports.page_layout import Report, render
 
+INSPECTORS = Path(__file__).resolve().parents[3] / "inspectors"
+KEPT = sorted(path.parent for path in INSPECTORS.glob(f"*/{FILE}"))
 HOSTILE = "<a href=javascript:alert(1)>"
 PREDICTORS = {"inspector": 0.1, "mean": 0.3, "trees": 0.2}
 
@@ -33,7 +39,7 @@ def make(folder: Path, word: str = "driple", **changes: Any) -> Path:
     (folder / "model-1.safetensors").write_bytes(weights)
     about = {
         "schema": "inspector",
-        "schema_version": 1,
+        "schema_version": SCHEMA_VERSION,
         "setting": "cpu-p1w2-1g",
         "role": "worker",
         "split": "architecture",
@@ -185,6 +191,44 @@ def test_a_folder_of_inspectors_is_one_page(tmp_path: Path, capsys: pytest.Captu
     assert list(facts["inspectors"]) == ["a", "b"]
     assert facts["set_aside"] == [{"folder": "c", "reason": "inspector.json: not an inspector of driple"}]
     assert "b: Learning curves</h2>" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("folder", KEPT, ids=lambda folder: folder.name)
+def test_every_kept_inspector_has_a_page(folder: Path, tmp_path: Path) -> None:
+    assert main([str(folder), "--output", str(tmp_path / "page.html")]) == 0
+    report = inspector_report([folder], folder, quiet)
+    assert "mean of all: inspector" in section(report, "Errors")
+
+
+def test_the_kept_inspectors_are_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(INSPECTORS), "--json", "--output", str(tmp_path / "page.html")]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert not facts["set_aside"]
+    assert list(facts["inspectors"]) == [folder.name for folder in KEPT]
+
+
+def test_an_inspector_that_was_just_trained_has_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inspector_work.write(inspector_work.zoo(), tmp_path / "datasets")
+    where = ("--datasets", str(tmp_path / "datasets"), "--output", str(tmp_path / "inspectors"))
+    assert train(["--setting", inspector_work.SETTING, *where, *training_work.OPTIONS]) == 0
+    folder = tmp_path / "inspectors" / inspector_work.SETTING
+    capsys.readouterr()
+    assert main([str(folder), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["inspectors"].values()
+    assert found["setting"] == inspector_work.SETTING
+    assert not found["faults"]
+    assert found["nrmse"]["inspector"]["all"] > 0
+    assert found["epochs"] == [5]
+
+
+def test_a_folder_in_which_no_inspector_can_be_read_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        make(tmp_path / name, schema_version=SCHEMA_VERSION - 1)
+    assert main([str(tmp_path)]) == 2
+    assert "no inspector can be read" in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_curves_of_tensorboard_files(tmp_path: Path) -> None:

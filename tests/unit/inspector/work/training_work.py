@@ -17,8 +17,8 @@ SMALL = InspectorConfig(
     training=TrainingConfig(epochs=4, patience=100, batch_size=8),
 )
 OPTIONS = (
-    *("--grouping", "uniform:4", "--hidden", "6", "--depth", "2"),
-    *("--epochs", "4", "--patience", "100", "--batch-size", "8"),
+    *("--set", "grouping=uniform:4", "--set", "network.hidden=6", "--set", "network.depth=2"),
+    *("--epochs", "4", "--set", "training.patience=100", "--set", "training.batch_size=8"),
 )
 """The same on a command line."""
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from published_recipe_kernels import install, uninstall
+from published_recipe_kernels import kernel_library as library_module
+from published_recipe_kernels.chain_gradients import chain_in_place
+from published_recipe_kernels.chain_kernel import chain_by_kernel
+from published_recipe_kernels.kernel_library import SWITCH, library
+from published_recipe_kernels.set2set_kernel import set2set_by_kernel
 from torch import Tensor
 
 from driple.inspector.model.model_config import PRESETS
@@ -18,19 +24,17 @@ from driple.inspector.network.graph_network import Network
 from driple.inspector.network.layers.gcn import GcnLayer
 from driple.inspector.network.layers.gru import StateCell
 from driple.inspector.network.layers.layer_chain import chain
-from driple.inspector.network.native import kernel_library as library_module
-from driple.inspector.network.native.chain_gradients import chain_in_place
-from driple.inspector.network.native.chain_kernel import chain_by_kernel
-from driple.inspector.network.native.kernel_library import SWITCH, library
-from driple.inspector.network.native.set2set_kernel import set2set_by_kernel
 from driple.inspector.network.readouts.set2set import set2set
 
 EQUAL, RAGGED = (20,) * 9, (7, 20, 1, 2, 3, 40, 33, 16, 16, 16, 5)
 
 
 @pytest.fixture(autouse=True)
-def own_seed() -> None:
+def installed() -> Iterator[None]:
     torch.manual_seed(7)
+    install()
+    yield
+    uninstall()
 
 
 @pytest.fixture

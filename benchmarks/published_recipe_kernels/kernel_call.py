@@ -10,7 +10,7 @@ from torch import Tensor
 
 from driple.inspector.network.batching.dense import DenseGraphs
 from driple.inspector.network.batching.graph_batch import Graphs
-from driple.inspector.network.native.kernel_library import library
+from published_recipe_kernels.kernel_library import library
 
 PANEL = 16
 """Sizes of states that the kernels take are multiples of it."""

@@ -24,9 +24,9 @@ from driple.inspector.network.batching.dense import DenseGraphs
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.layers.gcn import GcnLayer
 from driple.inspector.network.layers.gru import StateCell
-from driple.inspector.network.native.buffer_pool import borrow
-from driple.inspector.network.native.kernel_call import plain_floats, records
-from driple.inspector.network.native.pooled_function import Taped
+from published_recipe_kernels.buffer_pool import borrow
+from published_recipe_kernels.kernel_call import plain_floats, records
+from published_recipe_kernels.pooled_function import Taped
 
 _SLOPE = 0.01
 _SPARSE = 0.1

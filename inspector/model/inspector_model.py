@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.stacked_regressor import Plain
+from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import InspectorConfig
@@ -25,8 +24,8 @@ _NO_LIMIT = 1e6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Inspector:
-    """Asked with graphs and facts, answers with the 12 metrics. `checkpoint.py` writes and reads it."""
+class InspectorModel:
+    """Predicts targets from graphs and workload features. inspector_folder.py writes and reads it."""
 
     setting: str
     role: str
@@ -36,17 +35,22 @@ class Inspector:
     config: InspectorConfig
     preparation: Preparation
     networks: tuple[Any, ...] = field(repr=False)
-    plains: tuple[Plain, ...] | None = field(repr=False)
-    """The plain model that each network adds to; None where they add to none."""
+    plains: tuple[BaseModel, ...] | None = field(repr=False)
+    """The base model that each network corrects; None where there is none."""
     provenance: str
     """Of its training rows: `measured`, `simulated` or `published`."""
     dataset_sha256: str
     calibration: tuple[float, ...] | None = None
-    """[12]: what the networks' spread is multiplied with, so that two thirds of the validation rows lie inside it."""
+    """[columns]: factor of the networks' spread, so that it covers two thirds of the validation rows."""
     transferred_from: Mapping[str, Any] | None = None
     training: Mapping[str, Any] = field(default_factory=dict)
     """How the training went: epochs, seconds, validation error."""
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The targets that it predicts, whatever the table of this release has."""
+        return self.preparation.targets.columns
 
     def predict(
         self, examples: Examples | Sequence[Example], execution: str = "auto", *, judged: bool = False
@@ -56,15 +60,14 @@ class Inspector:
         Args:
             examples: these.
             execution: how neighbours are summed.
-            judged: answers are to be compared with the truth. What the source of a transfer learned of the same jobs
-                then does not count.
+            judged: for an evaluation; the source of a transfer then predicts its training jobs out of fold.
 
         Returns:
-            Values [n, 12] in the targets' own units, NaN where the inspector never saw enough of a target; and their
-            spread, about one standard deviation, or None with a single network.
+            Values [n, columns] in the targets' own units, NaN where training had too few values of a target; and
+            their spread, about one standard deviation, or None with a single network.
         """
         if not len(examples):
-            return np.zeros((0, len(COLUMNS))), None
+            return np.zeros((0, len(self.columns))), None
         outputs = self._outputs(examples, execution, judged)
         values = self.preparation.values(outputs.mean(0))
         spread = spread_of(self.preparation, outputs)
@@ -73,7 +76,7 @@ class Inspector:
         return values, spread
 
     def predict_one(self, graph: Graph, workload: Mapping[str, Any]) -> tuple[FloatArray, FloatArray | None]:
-        """The metrics [12] of one workload that has never run, and their spread.
+        """The metrics [columns] of one workload that has never run, and their spread.
 
         Args:
             graph: of its worker (`pipeline.graph.read_graph`).
@@ -83,7 +86,7 @@ class Inspector:
         return values[0], None if spread is None else spread[0]
 
     def _outputs(self, examples: Examples | Sequence[Example], execution: str, judged: bool) -> Any:
-        """[networks, n, 12], scaled."""
+        """[networks, n, columns], scaled."""
         rows = self.preparation.apply(examples)
         build = choose(execution, rows.sizes())
         device = str(next(self.networks[0].parameters()).device)
@@ -106,7 +109,7 @@ class Inspector:
 
 
 def spread_of(preparation: Preparation, outputs: Any) -> FloatArray | None:
-    """How far networks differ [n, 12], in the targets' own units; None with a single one."""
+    """How far networks differ [n, columns], in the targets' own units; None with a single one."""
     if len(outputs) < 2:
         return None
     return np.std([preparation.values(one, far=_NO_LIMIT) for one in outputs], axis=0, ddof=1)

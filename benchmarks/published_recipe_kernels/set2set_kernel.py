@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from driple.inspector.network.batching.graph_batch import Graphs
-from driple.inspector.network.native.buffer_pool import borrow, give_back
-from driple.inspector.network.native.kernel_call import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
-from driple.inspector.network.native.pooled_function import Taped
+from published_recipe_kernels.buffer_pool import borrow, give_back
+from published_recipe_kernels.kernel_call import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
+from published_recipe_kernels.pooled_function import Taped
 
 
 def set2set_by_kernel(graphs: Graphs, x: Tensor, lstm: nn.LSTMCell, steps: Sequence[int]) -> Tensor | None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.layers.gcn import GcnLayer
 from driple.inspector.network.layers.gru import StateCell
-from driple.inspector.network.native.buffer_pool import borrow
-from driple.inspector.network.native.kernel_call import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
-from driple.inspector.network.native.pooled_function import Taped
+from published_recipe_kernels.buffer_pool import borrow
+from published_recipe_kernels.kernel_call import PANEL, at, counts, filled, kernels_for, pointers, records, sizes
+from published_recipe_kernels.pooled_function import Taped
 
 
 def chain_by_kernel(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from driple.inspector.network.native.buffer_pool import give_back
+from published_recipe_kernels.buffer_pool import give_back
 
 
 class Taped(torch.autograd.Function):  # type: ignore[misc]

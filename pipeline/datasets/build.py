@@ -14,10 +14,11 @@ from pathlib import Path
 
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.folder_lock import only_one
+from driple.contracts.formats.dataset import PUBLISHED, SPLITS, SUFFIX, split_column
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
-from driple.pipeline.datasets.dataset_file import PUBLISHED, Dataset, Row
+from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import Engine, Pool, connected
 from driple.pipeline.datasets.run_rows import (
     RULES_VERSION,
@@ -29,7 +30,7 @@ from driple.pipeline.datasets.run_rows import (
     work,
 )
 from driple.pipeline.datasets.shared_facts import shared_metadata
-from driple.pipeline.datasets.splits import SPLITS, empty_sides
+from driple.pipeline.datasets.splits import empty_sides
 
 MANIFEST = "run.json"
 _LEFTOVERS = {"job.json", "trace", "steps"}
@@ -248,7 +249,7 @@ def _glance(folder: Path) -> _Run:
 
 
 def _begin(setting: str, options: Options) -> _State:
-    path = options.output / f"{setting}{files.SUFFIX}"
+    path = options.output / f"{setting}{SUFFIX}"
     old = files.read(path, setting) if path.exists() else Dataset(setting)
     return _State(SettingReport(setting, str(path)), old, old.runs())
 
@@ -329,5 +330,5 @@ def _merged(state: _State) -> Dataset:
     done.graphs = len({row["graph"] for row in rows})
     done.families = len({row["family"] for row in rows if row.get("family")})
     done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
-    done.empty = {split: empty_sides(row.get(f"split_{split}") for row in rows) for split in SPLITS}
+    done.empty = {split: empty_sides(row.get(split_column(split)) for row in rows) for split in SPLITS}
     return Dataset(done.setting, rows, state.old.graphs)

@@ -21,15 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError, shown
+from driple.contracts.formats.dataset import (
+    GROUPS,
+    PUBLISHED,
+    SELF_LOOPS_FLAG,
+    SIDES,
+    SYMMETRISED_FLAG,
+    UNITS_FLAG,
+    WEIGHTS_FLAG,
+)
 from driple.contracts.metrics import PUBLISHED_COLUMNS
 from driple.contracts.setting import Setting
-from driple.pipeline.datasets.dataset_file import GROUPS, PUBLISHED, Graph, Row, graph_key
-from driple.pipeline.datasets.splits import SIDES
-
-UNITS_FLAG = "units_as_published"
-SYMMETRISED_FLAG = "adjacency_symmetrised"
-SELF_LOOPS_FLAG = "self_loops_dropped"
-WEIGHTS_FLAG = "edge_weights_dropped"
+from driple.pipeline.datasets.dataset_file import Graph, Row, graph_key
 
 EXPECTED = "expected three dictionaries (adjacency, features, labels) of train, val, test -> list of tensors"
 _UNSUPPORTED = re.compile(r"GLOBAL (\S+)|(?:class|function|type) (\S+)")

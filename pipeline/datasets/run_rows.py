@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, MEASURED, OPS, SIMULATED
 from driple.contracts.json_values import read_json_file, to_plain
 from driple.contracts.manifest import SEALED, Manifest, TaskRecord
 from driple.contracts.metrics import RESOURCES
@@ -23,7 +24,7 @@ from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.zoo import MODELS
-from driple.pipeline.datasets.dataset_file import MEASURED, OPS, SIMULATED, Graph, Row, check, graph_key
+from driple.pipeline.datasets.dataset_file import Graph, Row, check, graph_key
 from driple.pipeline.datasets.splits import architecture_side, random_side
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def _metrics(run: Run, task: str) -> Row:
             f"{key}_period_s": bib.period_s,
             f"{key}_refresh_s": bib.refresh_s,
         }
-    busy = [background_load.FLAG] if beyond is not None and beyond > background_load.LIMIT_PCT else []
+    busy = [BACKGROUND_LOAD_FLAG] if beyond is not None and beyond > background_load.LIMIT_PCT else []
     return {**row, "flags": [*busy, *found.flags]}
 
 

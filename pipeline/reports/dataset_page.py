@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, SIDES, SIMULATED, SPLITS, SUFFIX, split_column
 from driple.contracts.metrics import TARGETS
-from driple.pipeline.datasets.dataset_file import SIMULATED, SUFFIX, Dataset, Row, read
+from driple.pipeline.datasets.dataset_file import Dataset, Row, read
 from driple.pipeline.datasets.run_rows import RULES_VERSION
-from driple.pipeline.datasets.splits import SIDES, SPLITS
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.charts import bars, histogram
 from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, median, percent, plain, size, summary, when
 from driple.pipeline.reports.page_layout import Report, Section, Watch
-from driple.pipeline.traces.background_load import FLAG
 
 _WORKLOAD = (
     *("model", "family", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "strategy"),
@@ -141,7 +140,7 @@ def _splits(rows: Sequence[Row]) -> Html:
     cells = []
     for split in SPLITS:
         for side in (*SIDES, None):
-            mine = [row for row in rows if row.get(f"split_{split}") == side]
+            mine = [row for row in rows if row.get(split_column(split)) == side]
             if mine or side is not None:
                 share = percent(len(mine) / len(rows))
                 families = len({row.get("family") for row in mine} - {None})
@@ -226,7 +225,7 @@ def _workloads(rows: Sequence[Row]) -> Html:
                 Cell(duration(step), step),
                 mine[0].get("nodes"),
                 Cell(plain(beyond), beyond),
-                *(mine[0].get(f"split_{split}") for split in SPLITS),
+                *(mine[0].get(split_column(split)) for split in SPLITS),
                 ", ".join(sorted(measured_tables.flag_counts(mine))),
             ]
         )
@@ -260,7 +259,7 @@ def _notes(dataset: Dataset) -> list[str]:
         found.append(f"{dataset.setting}: simulated rows. A cost model made them; nobody measured them.")
     if len(kinds) > 1:
         found.append(f"{dataset.setting}: rows of more than one provenance; inspectors refuse a mixture.")
-    busy = {row["run_id"] for row in rows if FLAG in (row.get("flags") or ())}
+    busy = {row["run_id"] for row in rows if BACKGROUND_LOAD_FLAG in (row.get("flags") or ())}
     if busy:
         found.append(f"{dataset.setting}: {counted(len(busy), 'run')} measured on a machine with other work: again.")
     older = sum((row.get("rules_version") or 0) < RULES_VERSION for row in rows)
@@ -277,7 +276,8 @@ def _facts(path: Path, dataset: Dataset) -> dict[str, Any]:
         "graphs": len(dataset.graphs),
         **measured_tables.shared_facts(rows),
         "sides": {
-            split: {side: sum(row.get(f"split_{split}") == side for row in rows) for side in SIDES} for split in SPLITS
+            split: {side: sum(row.get(split_column(split)) == side for row in rows) for side in SIDES}
+            for split in SPLITS
         },
         "repeatability": {column: summary(found) for column, found in repeatability(rows).items()},
     }

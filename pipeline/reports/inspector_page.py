@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import SIMULATED
 from driple.contracts.metrics import COLUMNS, RESOURCES, TARGETS
 from driple.contracts.setting import CPU
-from driple.pipeline.datasets.dataset_file import SIMULATED
 from driple.pipeline.reports.charts import Point, bars, lines, scatter
 from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.inspector_files import Files, Score, number, part, read_files, scores

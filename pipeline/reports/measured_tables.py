@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX, RESOURCES, TARGETS, Resource, Target
 from driple.contracts.setting import CPU
 from driple.pipeline.bursts.burst_metrics import BURST, BURST_IDLE_BURST, IDLE, UNKNOWN
@@ -15,7 +16,7 @@ from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.reports.charts import Point, histogram, scatter
 from driple.pipeline.reports.html import EMPTY, Html, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, percent, plain, summary, with_unit
-from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT
+from driple.pipeline.traces.background_load import LIMIT_PCT
 
 PATTERNS: Mapping[str, str] = {
     BURST_IDLE_BURST: "burst, idle, burst",
@@ -164,7 +165,7 @@ def quality(rows: Sequence[Row]) -> Html:
 
 def shared_facts(rows: Sequence[Row]) -> dict[str, Any]:
     """The same for programs."""
-    spoilt = {row["run_id"] for row in rows if FLAG in (row.get("flags") or ())}
+    spoilt = {row["run_id"] for row in rows if BACKGROUND_LOAD_FLAG in (row.get("flags") or ())}
     return {
         "runs": len({row["run_id"] for row in rows}),
         "rows": len(rows),

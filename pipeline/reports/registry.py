@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.dataset import SUFFIX
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets.build import find_runs
-from driple.pipeline.datasets.dataset_file import SUFFIX
 from driple.pipeline.reports.dataset_page import dataset_report
 from driple.pipeline.reports.inspector_files import FILE
 from driple.pipeline.reports.inspector_page import inspector_report

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import DripleError
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.reports import measured_tables
@@ -14,7 +15,7 @@ from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, 
 from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
 from driple.pipeline.reports.page_layout import Report, Section, Watch, anchor
 from driple.pipeline.reports.run_list import TRACES_SHOWN, Aside, Used, look, sample
-from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT
+from driple.pipeline.traces.background_load import LIMIT_PCT
 
 
 def sweep_report(root: Path, watch: Watch) -> Report:
@@ -103,7 +104,7 @@ def _overview(used: Sequence[Used], aside: Sequence[Aside]) -> Html:
 
 
 def _notes(used: Sequence[Used], aside: Sequence[Aside]) -> list[str]:
-    busy = sum(FLAG in run.flags for run in used)
+    busy = sum(BACKGROUND_LOAD_FLAG in run.flags for run in used)
     found = []
     if not used:
         found.append("Not one run can be used: see why below.")

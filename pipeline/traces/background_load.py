@@ -6,7 +6,6 @@ import numpy as np
 
 from driple.pipeline.traces.load_run import Readings, Run, TaskTrace
 
-FLAG = "foreign_load"
 LIMIT_PCT = 20.0
 """Percent of one core. Samplers, stewards and the network took 5 to 6 on a machine that did nothing else."""
 

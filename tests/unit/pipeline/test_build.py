@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import LIST_NAMES
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import COLUMNS
@@ -22,7 +23,7 @@ from driple.contracts.run_spec import JobSpec
 from driple.pipeline.datasets import build as building
 from driple.pipeline.datasets import run_rows as making
 from driple.pipeline.datasets.build import Options, Report, build
-from driple.pipeline.datasets.dataset_file import LIST_NAMES, read
+from driple.pipeline.datasets.dataset_file import read
 from driple.pipeline.datasets.engine import Engine
 from driple.pipeline.datasets.splits import architecture_side, random_side
 

@@ -14,13 +14,10 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import COLUMNS, GROUPS, LIST_NAMES, OPS, TABLES
 from driple.contracts.metrics import COLUMNS as TARGETS
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.dataset_file import (
-    COLUMNS,
-    GROUPS,
-    LIST_NAMES,
-    OPS,
     Dataset,
     Row,
     graph_key,
@@ -179,7 +176,7 @@ def test_what_cannot_be_read_is_said_in_one_line(spoil: Callable[[Path], object]
 
 def test_the_document_says_what_the_columns_are(checkout: Path) -> None:
     text = (checkout / "docs/DATASETS.md").read_text()
-    for title, columns in files.TABLES.items():
+    for title, columns in TABLES.items():
         if title != "Statistics":  # the same eleven for each resource
             rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
             assert rows in text, title

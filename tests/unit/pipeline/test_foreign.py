@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.pipeline.datasets.run_rows import Request, RunRows, inputs_sha256, work
-from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT, foreign_cpu_pct
+from driple.pipeline.traces.background_load import LIMIT_PCT, foreign_cpu_pct
 from driple.pipeline.traces.load_run import Readings, Run, load_run
 
 
@@ -55,8 +56,8 @@ def test_rows_say_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Request(str(run.folder), inputs_sha256(run.folder / "run.json"))
     quiet = work(asked)
     assert isinstance(quiet, RunRows)
-    assert all(FLAG not in row["flags"] for row in quiet.rows)
+    assert all(BACKGROUND_LOAD_FLAG not in row["flags"] for row in quiet.rows)
     monkeypatch.setattr("driple.pipeline.traces.load_run.load_run", lambda folder: busier(run, 0.5))
     busy = work(asked)
     assert isinstance(busy, RunRows)
-    assert all(FLAG in row["flags"] and row["foreign_cpu_pct"] > 50 for row in busy.rows)
+    assert all(BACKGROUND_LOAD_FLAG in row["flags"] and row["foreign_cpu_pct"] > 50 for row in busy.rows)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import SIDES
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.setting import PUBLISHED as SETTINGS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import published_datasets
-from driple.pipeline.datasets.splits import SIDES
 
 torch = pytest.importorskip("torch")
 

@@ -111,7 +111,9 @@ def _table(path: Path) -> Any:
     import pyarrow.parquet as parquet
 
     try:
-        return parquet.read_table(path, use_threads=False)
+        table = parquet.read_table(path, use_threads=False)
+        table.column_names  # noqa: B018 - raises here if a name is not UTF-8
+        return table
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or 'not readable as Parquet (cut short?)'}") from None
     except (pyarrow.ArrowException, ValueError):

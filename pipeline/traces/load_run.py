@@ -142,6 +142,7 @@ def _table(path: Path) -> Any:
 
     try:
         table = parquet.read_table(path, use_threads=False)
+        table.column_names  # noqa: B018 - raises here if a name is not UTF-8
     except FileNotFoundError:
         raise CorruptRun(f"{path}: No such file or directory") from None
     except (OSError, pyarrow.ArrowException, ValueError) as error:
@@ -157,9 +158,14 @@ def _table(path: Path) -> Any:
 
 
 def _column(path: Path, table: Any, name: str) -> Any:
+    from pyarrow import types
+
     if name not in table.column_names:
         raise CorruptRun(f"{path}: no column {name!r}")
-    return table.column(name).combine_chunks()
+    column = table.column(name).combine_chunks()
+    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_null(column.type)):
+        raise CorruptRun(f"{path}: column {name!r} is of type {column.type}, expected numbers")
+    return column
 
 
 def device_periods(metadata: Any) -> dict[str, float]:

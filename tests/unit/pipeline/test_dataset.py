@@ -140,6 +140,12 @@ def _edited(path: Path, **metadata: str) -> None:
     pq.write_table(table.replace_schema_metadata({**kept, **changes}), path)
 
 
+def _misnamed(path: Path) -> None:
+    """A column name that is not UTF-8."""
+    pq.write_table(pq.read_table(path), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"batch_size", b"batch\xffsize"))
+
+
 def _pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -160,6 +166,8 @@ def _pipe(path: Path) -> None:
             lambda path: pq.write_table(pq.read_table(path).drop_columns(["graph"]), path),
             "not a dataset that can be read",
         ),
+        (_misnamed, "not a dataset that can be read"),
+        (lambda path: _edited(path, setting="{"), "driple.setting is not valid JSON"),
         (_pipe, "not a regular file"),
     ],
 )

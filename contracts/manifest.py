@@ -18,6 +18,8 @@ RUNNING = "running"
 SEALED = "sealed"
 FAILED = "failed"
 STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
+LOCAL = "local"
+"""Kind of a host that is the controller's own machine, without a network of its own."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class Manifest:
     """SHA-256 of every other file, by path relative to the run directory."""
     failure: Optional[str] = None
     """Why it failed, in one line."""
+    network_not_as_asked: Optional[str] = None
+    """Why the run had another network than its setting: the lab could not be created. Absent from the file if None."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -128,9 +132,12 @@ class Manifest:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
 
     def write(self, path: Path) -> None:
-        """Writes it whole or not at all."""
+        """Writes the file atomically."""
+        value = to_plain(self)
+        if self.network_not_as_asked is None:
+            del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
         with replacing(path) as stream:
-            json.dump(to_plain(self), stream, indent=1, sort_keys=True)
+            json.dump(value, stream, indent=1, sort_keys=True)
             stream.write("\n")
 
     @classmethod
@@ -150,11 +157,24 @@ class Manifest:
             raise CorruptRun(f"{path}: {error}") from None
 
 
-def is_sealed(path: Path, run_id: str) -> bool:
+def network_as_specified(manifest: Manifest) -> bool:
+    """Whether the tasks communicated over the network that the setting names.
+
+    False where tasks of a setting with a link rate ran as processes of one machine, over its loopback interface.
+    """
+    kinds = {host.kind for host in manifest.hosts.values()}
+    return manifest.network_not_as_asked is None and (manifest.run.setting.one_machine or LOCAL not in kinds)
+
+
+def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
     """Whether `path` is the manifest of a sealed run of that identity; False for anything missing or broken.
 
-    A glance and not a check: a resume looks at ten thousand of these. The pipeline reads each with `Manifest.read`.
+    Args:
+        path: the run.json.
+        run_id: the identity.
+        any_network: also accept a run whose network was not as specified.
     """
+    # Reads a few keys only: a resume checks ten thousand of these files. The pipeline uses `Manifest.read`.
     try:
         value = _load(path)
     except CorruptRun:
@@ -164,6 +184,7 @@ def is_sealed(path: Path, run_id: str) -> bool:
         and value.get("schema_version") == SCHEMA_VERSION
         and value.get("status") == SEALED
         and value.get("run_id") == run_id
+        and (any_network or value.get("network_not_as_asked") is None)
     )
 
 

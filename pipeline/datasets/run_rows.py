@@ -1,6 +1,6 @@
-"""One run directory to the rows of its tasks, or to the reason why it cannot be used.
+"""Converts a run directory to the rows of its tasks, or to the reason why it cannot be used.
 
-This is what an engine maps over runs: a function of a folder, whose result is plain values and small arrays.
+An engine maps `work` over the runs, possibly in other processes or on other machines.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, MEASURED, OPS, SIMULATED
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, MEASURED, OPS, SIMULATED
 from driple.contracts.json_values import read_json_file, to_plain
-from driple.contracts.manifest import SEALED, Manifest, TaskRecord
+from driple.contracts.manifest import SEALED, Manifest, TaskRecord, network_as_specified
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.zoo import MODELS
-from driple.pipeline.datasets.dataset_file import Graph, Row, check, graph_key
+from driple.pipeline.datasets.dataset_file import Graph, Row, check, graph_key, one_line
 from driple.pipeline.datasets.splits import architecture_side, random_side
 
 if TYPE_CHECKING:
     from driple.pipeline.traces.load_run import Run
 
 RULES_VERSION = 3
-"""Of all that turns a run into rows: metrics, graphs, splits. A higher one recomputes every run that is still there."""
+"""Version of the rules for metrics, graphs and splits. An increase recomputes all runs whose traces still exist."""
 
 WORKER = "worker"
 SIMULATED_KIND = "simulated"
-"""Kind of a host whose tasks did not run but were computed."""
+"""Kind of a host whose tasks were simulated."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A run to be worked on."""
+    """A run to be processed."""
 
     folder: str
     """Absolute, and the same on every worker of a cluster."""
@@ -50,7 +50,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RunRows:
-    """What a run gave."""
+    """The rows of a run."""
 
     rows: tuple[Row, ...]
     graphs: Mapping[str, Graph]
@@ -59,21 +59,21 @@ class RunRows:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Why a run gave nothing."""
+    """Why a run gave no rows."""
 
     reason: str
     traceback: str | None = None
-    """Where the reason is one that nobody foresaw."""
+    """Only for unexpected errors."""
 
 
 Outcome = RunRows | SetAside
 
 
 def work(request: Request) -> Outcome:
-    """Rows of a run. Never raises for what is wrong with it: one run must not stop the others.
+    """The rows of a run. Faults of the run are returned, not raised, so that one run does not stop the others.
 
     Raises:
-        ImportError: a library is missing, which is not the run's fault.
+        ImportError: a library is missing.
     """
     try:
         return rows_of(Path(request.folder), request.inputs_sha256)
@@ -83,16 +83,16 @@ def work(request: Request) -> Outcome:
         return SetAside(_without(request.folder, f"{error.filename or 'a file'}: {error.strerror or error}"))
     except ImportError:
         raise
-    except Exception as error:  # a file that no rule foresaw; said as what it is, with the place
+    except Exception as error:  # a fault that no rule covers
         found = traceback.format_exc()
-        return SetAside(f"unforeseen {type(error).__name__}: {_one_line(error)}", found)
+        return SetAside(f"unexpected {type(error).__name__}: {one_line(error)}", found)
 
 
 def inputs_sha256(manifest: Path) -> str:
-    """The hash of a run's inputs: of run.json, which holds the checksums of all the others.
+    """The hash of run.json, which holds the checksums of all other files of the run.
 
     Raises:
-        CorruptRun: it is no regular file (a pipe would be read for ever) or cannot be read.
+        CorruptRun: it is not a regular file or cannot be read.
     """
     try:
         if not manifest.is_file():
@@ -106,7 +106,7 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a run that was sealed.
 
     Raises:
-        CorruptRun: there is none, it cannot be read, or the run did not end well.
+        CorruptRun: it is missing, cannot be read, or the run is not sealed.
     """
     manifest = Manifest.read(folder / "run.json")
     if manifest.status != SEALED:
@@ -116,18 +116,18 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def rows_of(folder: Path, inputs: str) -> RunRows:
-    """A row for every task of the run.
+    """A row for each task of the run.
 
     Raises:
-        CorruptRun: anything about the folder is not as it should be.
+        CorruptRun: the run cannot be used.
     """
     from driple.pipeline.traces.load_run import load_run
 
     paths = RunPaths(folder.parent, "", folder.name)
     if not folder.is_dir():
-        raise CorruptRun("the worker does not see this folder: a cluster needs the traces at one path on every worker")
+        raise CorruptRun("the worker cannot see this folder: all workers of a cluster need the traces at the same path")
     if inputs_sha256(paths.manifest) != inputs:
-        raise CorruptRun("run.json changed while the dataset was built")
+        raise CorruptRun("run.json changed during the build")
     manifest = read_manifest(folder)
     _check_files(folder, manifest)
     _calm_arrow()
@@ -144,7 +144,7 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
-    """Every file that the manifest names is an ordinary one inside the folder: a pipe would be read for ever."""
+    """Checks that all files of the manifest are regular files inside the folder. Reading a pipe would never end."""
     top = folder.resolve()
     for name in manifest.checksums:
         path = folder / name
@@ -244,12 +244,15 @@ def _metrics(run: Run, task: str) -> Row:
             f"{key}_period_s": bib.period_s,
             f"{key}_refresh_s": bib.refresh_s,
         }
-    busy = [BACKGROUND_LOAD_FLAG] if beyond is not None and beyond > background_load.LIMIT_PCT else []
-    return {**row, "flags": [*busy, *found.flags]}
+    about_run = {
+        LOOPBACK_FLAG: not network_as_specified(run.manifest),
+        BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,
+    }
+    return {**row, "flags": [*(flag for flag, holds in about_run.items() if holds), *found.flags]}
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
-    """The worker's graph, which every row of the run has: a server serves this graph and has none of its own."""
+    """The worker's graph. The rows of servers have it too: they have none of their own."""
     path = paths.graph(WORKER)
     checksum = manifest.checksums.get(str(path.relative_to(paths.root)))
     if checksum is None:
@@ -261,7 +264,7 @@ def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
     return _GRAPHS[checksum]
 
 
-# By the checksum of their file: repetitions of a workload have the same one, and reading it is half of the work.
+# Graphs by the checksum of their file. Repetitions of a workload share it, and reading it is half of the work.
 _GRAPHS: dict[str, tuple[Graph, Row]] = {}
 _GRAPHS_KEPT = 64
 
@@ -295,7 +298,7 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
 
 @lru_cache(maxsize=1)
 def _calm_arrow() -> None:
-    """One thread each: the processes of an engine are as many as there are processors."""
+    """Uses one thread, because the engine starts one process per processor."""
     import pyarrow
 
     pyarrow.set_cpu_count(1)
@@ -306,9 +309,5 @@ def _json(value: Any) -> str:
 
 
 def _without(folder: str, text: str) -> str:
-    """The report names the folder once, in front."""
+    """The text without the folder, which the report shows in front of it."""
     return text.replace(f"{folder}/", "").replace(f"{folder}: ", "")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

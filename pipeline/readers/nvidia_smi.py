@@ -93,7 +93,7 @@ def _gpus(table: Table, names: list[str], t_s: FloatArray) -> list[str]:
     known = sizes == count
     known[-1] |= sizes[-1] < count  # cut at its end, so the first rows are those of the first GPUs
     nth = np.arange(len(t_s)) - np.repeat(starts, sizes)
-    return [str(n) if there else "" for n, there in zip(nth, np.repeat(known, sizes), strict=True)]
+    return [str(n) for n in np.where(np.repeat(known, sizes), nth.astype(str), "").tolist()]
 
 
 def _ticks(gaps: FloatArray) -> tuple[NDArray[np.int64], int]:

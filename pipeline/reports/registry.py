@@ -7,12 +7,12 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.formats.dataset import SUFFIX
 from driple.contracts.setting import Setting
-from driple.pipeline.datasets.build import find_runs
 from driple.pipeline.reports.dataset_page import dataset_report
 from driple.pipeline.reports.inspector_files import FILE
 from driple.pipeline.reports.inspector_page import inspector_report
 from driple.pipeline.reports.page_layout import Report, Watch
 from driple.pipeline.reports.sweep_page import sweep_report
+from driple.pipeline.traces.run_index import find_runs
 
 EXPECTED = (
     "expected a sweep (a folder with run directories), a dataset (<setting>.parquet, or the folder of them) or an "

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import DripleError
-from driple.pipeline.datasets.build import MANIFEST, find_runs
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.datasets.run_rows import Request, SetAside, inputs_sha256, work
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.page_layout import Watch
+from driple.pipeline.traces.run_index import MANIFEST, find_runs
 
 TRACES_SHOWN = 8
 """Runs with pictures: a page of hundreds would be too large to open."""

@@ -28,11 +28,11 @@ def quiet(what: str, done: int, total: int) -> None:
 @pytest.fixture(scope="module")
 def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of the real runs."""
-    from driple.pipeline.datasets.build import Options, build
+    from driple.pipeline.datasets.build import build_dataset
     from driple.pipeline.datasets.engine import Engine
 
     folder = tmp_path_factory.mktemp("datasets")
-    build([checkout / "tests/data/runs"], Options(output=folder, engine=Engine(jobs=1)))
+    build_dataset([checkout / "tests/data/runs"], output=folder, engine=Engine(jobs=1))
     return folder / f"{SETTING}.parquet"
 
 

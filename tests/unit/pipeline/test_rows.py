@@ -43,7 +43,7 @@ def test_a_folder_that_a_worker_does_not_see_is_said(example: Path, tmp_path: Pa
     assert isinstance(outcome, SetAside)
     assert "need the traces at the same path" in outcome.reason
     outcome = work(Request(str(example), "0" * 64))
-    assert outcome == SetAside("run.json changed while the dataset was built")
+    assert outcome == SetAside("run.json changed during the build")
 
 
 def test_an_error_of_the_disk_is_the_runs(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:

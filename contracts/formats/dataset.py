@@ -178,13 +178,16 @@ STATISTICS = tuple(
     )
 )
 
-QUALITY = _columns(
+_QUALITY = _columns(
     "step_s | real | mean time of a measured training step; of a server that of its workers; null in published rows",
     "clock_bound_s | real | the host's clock is wrong by at most this, s",
     "missed_ticks_pct | real | ticks that the sampler missed",
     "foreign_cpu_pct | real | processor time of the machine that no task of the run took, percent of one core",
     "flags | list of text | what to be careful with; `net_tx:...` is about one resource",
 )
+
+QUALITY = tuple(column for column in _QUALITY if column.name not in {target.name for target in TARGET})
+"""Without those that are targets, such as the step time may be."""
 
 SPLIT = _columns(
     "split_architecture | text | `train`, `val` or `test`; no family on two sides; null where the family is unknown",

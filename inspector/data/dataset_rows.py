@@ -113,7 +113,8 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             schema = file.schema_arrow
             metadata = schema.metadata or {}
             check_metadata(metadata, setting)
-            needed = (*WORKLOAD, *_OTHERS, *COLUMNS, *LIST_NAMES)
+            targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
+            needed = (*WORKLOAD, *_OTHERS, *targets, *LIST_NAMES)
             lacking = [name for name in needed if name not in schema.names]
             if lacking:
                 raise BadInput(f"column {lacking[0]!r} is missing; rebuild it (driple-build-dataset)")
@@ -129,7 +130,7 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     if any(row["run_id"] is None for row in rows):
         raise BadInput("a row without its run (run_id is null); build it anew")
     provenance = _one_provenance(rows)
-    _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
+    _check_numbers(rows, (*_NUMBERS, *traffic, *targets))
     graphs = read_graphs(lists, {row["graph"] for row in asked})
     items = _examples(asked, graphs)
     if all(np.isnan(item.targets).all() for item in items):
@@ -229,12 +230,12 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
 
 
 def _target(row: Mapping[str, Any], name: str) -> float:
-    value = row[name]
+    value = row.get(name)
     return float("nan") if value is None else float(value)
 
 
 def _mean_and_noise(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Over the rows, [n, 12] to [12] each; nulls do not count."""
+    """Over the rows, [n, T] to [T] each; nulls do not count."""
     known = ~np.isnan(values)
     count = known.sum(axis=0)
     mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.spans import (
     Grid,
     Spans,
@@ -19,7 +20,7 @@ from driple.pipeline.bursts.spans import (
 )
 from driple.pipeline.bursts.two_means import Split, split_without_tail
 from driple.pipeline.traces.refresh import Refresh, find_refresh, real_updates
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Samples, Series, usable
+from driple.pipeline.traces.series import LEVEL, FloatArray, Samples, Series, usable
 
 IDLE = "I"
 BURST_IDLE_BURST = "BIB"

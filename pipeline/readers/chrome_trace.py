@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.metrics import BUSY
 from driple.pipeline.readers.base import Source
-from driple.pipeline.traces.series import BUSY, FloatArray, Series
+from driple.pipeline.traces.series import FloatArray, Series
 
 KERNELS = ("kernel", "gpu_op")
 COPIES = ("gpu_memcpy", "gpu_memset")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.readers.base import Source
 from driple.pipeline.readers.text_table import Table, numbers, seconds, unit_of
 from driple.pipeline.traces.rates import rate
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Series
+from driple.pipeline.traces.series import LEVEL, FloatArray, Series
 
 _TIME_NAMES = ("t_s", "time", "timestamp", "time_s", "t", "ts", "date", "datetime", "epoch", "seconds")
 _RATES = {"kb/s": 1e3, "rxkb/s": 1024.0, "txkb/s": 1024.0, "mb/s": 1e6, "gb/s": 1e9, "b/s": 1.0, "bytes/s": 1.0}

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, CorruptRun, shown
-from driple.contracts.formats.trace import COUNTER, METADATA_KEY, SCHEMA_VERSION, TIME, TRACE_COLUMNS
-from driple.contracts.metrics import RESOURCES
+from driple.contracts.formats.trace import COUNTER, METADATA_KEY, NS_PER_PERCENT, SCHEMA_VERSION, TIME, TRACE_COLUMNS
+from driple.contracts.metrics import BUSY, NETWORK, RESOURCES
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
 from driple.pipeline.readers.base import Source
 from driple.pipeline.traces.load_run import device_periods, load_run
 from driple.pipeline.traces.rates import rate
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, Series
-
-_NS_PER_PERCENT = 1e7
+from driple.pipeline.traces.series import LEVEL, Series
 
 
 def read_run(folder: Path) -> Source:
@@ -93,7 +91,7 @@ def _rate(name: str, t_s: Any, value: Any, unit: str, processors: Any) -> Series
     if unit == "ns":
         limit = processors * 1e9 if isinstance(processors, int) and processors > 0 else None
         found = rate(t_s, value, limit_per_s=limit)
-        share = found.per_s / _NS_PER_PERCENT
+        share = found.per_s / NS_PER_PERCENT
         return Series(name.replace("_ns", "_pct"), found.t_s, share, "%", BUSY, found.refresh.period_s, found.flags)
     found = rate(t_s, value)
     kind = NETWORK if unit in ("B", "packets") else LEVEL

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.two_means import split_sorted
 from driple.pipeline.readers.base import Source
 from driple.pipeline.readers.text_table import Table, numbers, seconds, unit_of
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Series
+from driple.pipeline.traces.series import LEVEL, FloatArray, Series
 
 _WHO = ("index", "gpu", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial")
 _TIME = ("timestamp", "time")

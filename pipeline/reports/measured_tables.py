@@ -68,7 +68,7 @@ def step_times(rows: Sequence[Row]) -> list[float]:
 
 
 def distributions(rows: Sequence[Row]) -> Html:
-    """Step times, then the 12 metrics of each role."""
+    """Histograms of step times and of the targets, by role."""
     times = step_times(rows)
     parts: list[object] = []
     if times:

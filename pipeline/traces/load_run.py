@@ -14,10 +14,11 @@ import numpy as np
 from driple.contracts.errors import CorruptRun, shown
 from driple.contracts.formats.trace import FLOW_COLUMNS, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
 from driple.contracts.manifest import SEALED, ClockFit, Manifest, TaskRecord
+from driple.contracts.metrics import NET_RX, NET_TX
 from driple.contracts.run_dir import RunPaths
 from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
 from driple.pipeline.traces.series import FloatArray
-from driple.pipeline.traces.task_flows import FLOWS_RX, FLOWS_TX, task_traffic
+from driple.pipeline.traces.task_flows import task_traffic
 
 MAX_CLOCK_BOUND_NS = 100_000_000
 """A host whose clock is known no better than this cannot be put on one timeline with others."""
@@ -222,7 +223,7 @@ def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
         for name in ("t_mono_ns", "flow", "bytes_acked", "bytes_received")
     )
     at_ns, tx, rx = task_traffic(t_ns, flow, sent, received)
-    return {FLOWS_TX: (at_ns, tx), FLOWS_RX: (at_ns, rx)}
+    return {str(NET_TX.flow_column): (at_ns, tx), str(NET_RX.flow_column): (at_ns, rx)}
 
 
 def _read_steps(path: Path, clock: ClockFit, origin_ns: int) -> Steps:

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driple.contracts.metrics import NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
 from driple.pipeline.traces.rates import rate
 from driple.pipeline.traces.refresh import real_updates
-from driple.pipeline.traces.series import NETWORK, Series
+from driple.pipeline.traces.series import Series
 
 T = np.arange(200) * 0.01
 

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
 from driple.pipeline.readers.base import Source
 from driple.pipeline.readers.registry import read_source
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK
+from driple.pipeline.traces.series import LEVEL
 
 START = datetime(2026, 5, 4, 23, 59, 58)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.two_means import split_sorted
-from driple.pipeline.readers.base import Source
+from driple.pipeline.readers.base import Reader, Source, TraceInput
 from driple.pipeline.readers.text_table import Table, numbers, seconds, unit_of
 from driple.pipeline.traces.series import LEVEL, FloatArray, Series
 
@@ -26,19 +26,22 @@ _NOT_A_SERIES = {*_TIME, "date", "name", "gpu_name", "driver_version", "pstate",
 _FIELD = re.compile(r"(utilization|memory|clocks|power|temperature|pcie|fan|enc|dec)[.\w]*", re.IGNORECASE)
 
 
-def is_nvidia(table: Table) -> bool:
-    """Whether a table was written by nvidia-smi: it has a timestamp and fields of its query language."""
-    names = [_field(each) for each in table.header]
+def _recognises(given: TraceInput) -> bool:
+    """Whether it is a table with a timestamp and fields of nvidia-smi's query language."""
+    if given.names_columns:
+        return False
+    names = [_field(each) for each in given.table.header]
     queried = any("." in each and _FIELD.match(each) for each in names)
     return ("timestamp" in names and queried) or {"time", "gpu", "sm"} <= set(names)
 
 
-def read_nvidia(table: Table) -> Source:
+def _read(given: TraceInput) -> Source:
     """A series for each numeric column of each GPU.
 
     Raises:
         BadInput: there are several GPUs, but nothing identifies the GPU of a row.
     """
+    table = given.table
     names = [_field(each) for each in table.header]
     time = next(each for each in _TIME if each in names)
     t_s = seconds(table.path, time, table.column(table.header[names.index(time)]))
@@ -65,7 +68,7 @@ def read_nvidia(table: Table) -> Source:
         notes.append(f"{gpus.count('')} lines of ticks without the row of a GPU, left out")
     if table.left_out:
         notes.append(
-            f"{table.left_out} line{'s' if table.left_out > 1 else ''} cut short or not of the table, left out"
+            f"{table.left_out} line{'s' if table.left_out > 1 else ''} cut short or not part of the table, left out"
         )
     if left_out:
         notes.append(f"without values: {', '.join(left_out)}")
@@ -134,3 +137,6 @@ def _kind(name: str, unit: str) -> str:
 
 def _natural(gpu: str) -> tuple[int, str]:
     return (int(gpu), "") if gpu.isdigit() else (1 << 30, gpu)
+
+
+READER = Reader(_recognises, _read)

@@ -221,7 +221,7 @@ def test_other_parquet_needs_names(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"when_ns": np.arange(100) * 10**7, "busy": np.where(np.arange(100) % 10 < 5, 90.0, 1.0)}), path
     )
-    with pytest.raises(BadInput, match="none of our traces"):
+    with pytest.raises(BadInput, match="not a trace of Driple"):
         read(path)
     (series,) = read(path, "when_ns", ("busy",)).series
     assert measure(series).burst_s == pytest.approx(0.05)

@@ -119,7 +119,7 @@ def test_a_sweep_without_one_usable_run_is_still_a_page(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r/run.json").write_text("[]")
     report = sweep_report(tmp_path, quiet)
-    assert report.notes == ["Not one run can be used: see why below."]
+    assert report.notes == ["No run can be used; the reasons are below."]
     assert [part.title for part in report.sections] == ["Overview", "Set aside"]
 
 

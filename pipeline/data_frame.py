@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,10 +15,10 @@ def data_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None 
     """A pandas table of rows.
 
     Raises:
-        DripleError: pandas is not installed.
+        BadInput: pandas is not installed.
     """
     try:
         import pandas as pd
     except ImportError:
-        raise DripleError("this needs pandas, which is not installed: pip install 'driple[pipeline]'") from None
+        raise BadInput("pandas is not installed: pip install 'driple[pipeline]'") from None
     return pd.DataFrame(list(rows), columns=columns)

@@ -6,18 +6,17 @@ import dataclasses
 import json
 import logging
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
+from driple.pipeline.progress_line import ProgressLine
 
 if TYPE_CHECKING:
     from driple.pipeline.datasets.build import BuildResult, SettingReport
 
 BAR = 30
-REDRAW_S = 0.1
 
 
 @command
@@ -102,43 +101,21 @@ def _parser() -> CommandParser:
     return parser
 
 
-class ProgressBar:
-    """A progress bar on stderr if it is a terminal."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
-        self._drawn = False
-        self._next = 0.0
+class ProgressBar(ProgressLine):
+    """A bar of the runs that are done."""
 
     def __call__(self, done: int, total: int, set_aside: int) -> None:
-        now = time.monotonic()
-        if not self._on or (now < self._next and done < total):
-            return
-        self._next = now + REDRAW_S
-        self._drawn = True
-        filled = BAR * done // max(1, total)
         aside = f", {set_aside} set aside" if set_aside else ""
-        print(f"\r[{'#' * filled:<{BAR}}] {done}/{total} runs{aside}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.show(f"[{'#' * (BAR * done // max(1, total)):<{BAR}}] {done}/{total} runs{aside}", done, total)
 
 
 def to_json(result: BuildResult) -> dict[str, object]:
     """The result for programs."""
-    return {
-        "runs": result.found,
-        "computed": result.computed,
-        "settings": {done.setting: _setting_json(done) for done in result.settings},
-        "set_aside": [dataclasses.asdict(left) for left in result.set_aside],
-    }
-
-
-def _setting_json(done: SettingReport) -> dict[str, object]:
-    plain = dataclasses.asdict(done)
-    del plain["setting"]
-    return plain
+    settings = {done.setting: dataclasses.asdict(done) for done in result.settings}
+    for done in settings.values():
+        del done["setting"]
+    aside = [dataclasses.asdict(left) for left in result.set_aside]
+    return {"runs": result.found, "computed": result.computed, "settings": settings, "set_aside": aside}
 
 
 def to_text(result: BuildResult) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from driple.contracts.command import CommandParser, command, printable
-
-REDRAW_S = 0.1
+from driple.pipeline.progress_line import ProgressLine
 
 
 @command
@@ -23,8 +21,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.pipeline.reports.registry import write_report
 
     progress = ProgressLine()
+
+    def show(what: str, done: int, total: int) -> None:
+        progress.show(f"{what}: {done} of {total}", done, total)
+
     try:
-        report = write_report(arguments.path, output=arguments.output, title=arguments.title, progress=progress)
+        report = write_report(arguments.path, output=arguments.output, title=arguments.title, progress=show)
     finally:
         progress.clear()
     if arguments.json:
@@ -55,25 +57,6 @@ def _parser() -> CommandParser:
     parser.add_argument("--title", metavar="T", help="heading of the page")
     parser.add_argument("--json", action="store_true", help="print the content of the page as JSON")
     return parser
-
-
-class ProgressLine:
-    """A progress line on stderr if it is a terminal."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
-        self._next = 0.0
-        self._drawn = False
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if self._on and (now >= self._next or done == total):
-            self._next, self._drawn = now + REDRAW_S, True
-            print(f"\r{what}: {done} of {total}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

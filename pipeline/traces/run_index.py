@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driple.contracts.errors import BadInput, CorruptRun
 from driple.contracts.json_values import to_plain
@@ -25,28 +25,13 @@ _LEFTOVERS = {"job.json", "trace", "steps"}
 class RunInfo:
     """A run directory, described by its run.json."""
 
+    id: str
+    status: str
+    """`sealed`, `failed` or `running`."""
+    setting: Setting
+    workload: Workload
     path: Path
-    manifest: Manifest
-
-    @property
-    def id(self) -> str:
-        """The identity of the run."""
-        return self.manifest.run_id
-
-    @property
-    def status(self) -> str:
-        """`sealed`, `failed` or `running`."""
-        return self.manifest.status
-
-    @property
-    def setting(self) -> Setting:
-        """Device, numbers of servers and workers, and network."""
-        return self.manifest.run.setting
-
-    @property
-    def workload(self) -> Workload:
-        """The training job."""
-        return self.manifest.run.workload
+    manifest: Manifest = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,23 +53,21 @@ class Runs:
 
     def to_frame(self) -> pd.DataFrame:
         """A table with a row for each run."""
-        return data_frame(map(_row, self.items))
-
-
-def _row(run: RunInfo) -> dict[str, Any]:
-    manifest = run.manifest
-    return {
-        "id": run.id,
-        "status": run.status,
-        "setting": str(run.setting),
-        **to_plain(run.workload),
-        "repetition": manifest.run.repetition,
-        "attempt": manifest.attempt,
-        "started_real_s": manifest.started_real_s,
-        "network_as_specified": network_as_specified(manifest),
-        "failure": manifest.failure,
-        "path": str(run.path),
-    }
+        return data_frame(
+            {
+                "id": run.id,
+                "status": run.status,
+                "setting": str(run.setting),
+                **to_plain(run.workload),
+                "repetition": run.manifest.run.repetition,
+                "attempt": run.manifest.attempt,
+                "started_real_s": run.manifest.started_real_s,
+                "network_as_specified": network_as_specified(run.manifest),
+                "failure": run.manifest.failure,
+                "path": str(run.path),
+            }
+            for run in self.items
+        )
 
 
 def runs(folder: str | Path, *, include_unsealed: bool = False) -> Runs:
@@ -102,12 +85,12 @@ def runs(folder: str | Path, *, include_unsealed: bool = False) -> Runs:
         try:
             if fault is not None:
                 raise CorruptRun(fault)
-            run = RunInfo(path, Manifest.read(path / MANIFEST))
+            found = Manifest.read(path / MANIFEST)
         except CorruptRun as error:
             unreadable.append((path, str(error).replace(f"{path}/", "")))
             continue
-        if include_unsealed or run.status == SEALED:
-            items.append(run)
+        if include_unsealed or found.status == SEALED:
+            items.append(RunInfo(found.run_id, found.status, found.run.setting, found.run.workload, path, found))
     return Runs(tuple(items), tuple(unreadable))
 
 

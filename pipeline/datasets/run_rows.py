@@ -224,7 +224,7 @@ def _metrics(run: Run, task: str) -> Row:
     from driple.pipeline.traces import background_load
 
     found = task_metrics(run, task)
-    beyond = background_load.foreign_cpu_pct(run, task)
+    beyond = background_load.background_cpu_pct(run, task)
     row: Row = {**found.targets, "step_s": found.step_s, "foreign_cpu_pct": beyond}
     for resource in RESOURCES:
         bib = found.bibs.get(resource.key)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
+from driple.pipeline.reports.number_text import UNKNOWN, amount, duration
 
 if TYPE_CHECKING:
     from driple.pipeline.bursts.trace_metrics import Metrics, SeriesMetrics
@@ -92,7 +93,7 @@ def _text(found: Metrics) -> str:
     lines = [found.read_as, *(f"  {note}" for note in found.notes), ""]
     for row in rows:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return "\n".join(map(printable, lines))
+    return "\n".join(map(printable, lines)).replace(UNKNOWN, "-")
 
 
 def _row(one: SeriesMetrics) -> tuple[str, ...]:
@@ -102,29 +103,14 @@ def _row(one: SeriesMetrics) -> tuple[str, ...]:
     return (
         one.name,
         bib.pattern,
-        burst + _duration(bib.burst_s),
-        idle + _duration(bib.idle_s),
-        _amount(bib.burst_amount, one.unit),
+        burst + duration(bib.burst_s),
+        idle + duration(bib.idle_s),
+        amount(bib.burst_amount, one.unit),
         str(bib.bursts),
-        _duration(bib.period_s),
-        _duration(bib.refresh_s),
+        duration(bib.period_s),
+        duration(bib.refresh_s),
         " ".join(bib.flags),
     )
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e3:.3g} ms" if 0 < seconds < 1 else f"{seconds:.4g} s"
-
-
-def _amount(amount: float | None, unit: str) -> str:
-    if amount is None:
-        return "-"
-    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(amount) >= scale and unit.endswith("/s"):
-            return f"{amount / scale:.4g} {prefix}{unit}"
-    return f"{amount:.4g} {unit}".rstrip()
 
 
 if __name__ == "__main__":

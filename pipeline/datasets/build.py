@@ -24,18 +24,10 @@ from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
-from driple.pipeline.datasets.run_rows import (
-    RULES_VERSION,
-    Outcome,
-    Request,
-    SetAside,
-    inputs_sha256,
-    read_manifest,
-    work,
-)
+from driple.pipeline.datasets.run_rows import RULES_VERSION, Outcome, Request, SetAside, inputs_sha256, work
 from driple.pipeline.datasets.shared_facts import shared_metadata
 from driple.pipeline.datasets.splits import empty_sides
-from driple.pipeline.traces.run_index import MANIFEST, find_runs
+from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,7 +246,9 @@ def _look(traces: Sequence[Path], result: BuildResult) -> list[_Run]:
                     raise CorruptRun(fault)
                 run = _glance(folder)
             except CorruptRun as error:
-                result.set_aside.append(LeftOut(str(folder), str(error).replace(f"{folder}/", "")))
+                result.set_aside.append(
+                    LeftOut(str(folder), str(error).replace(f"{folder}/", "").removeprefix(f"{folder}: "))
+                )
                 continue
             except Exception as error:  # one run must not stop the others
                 reason = f"unexpected {type(error).__name__} in {MANIFEST}"
@@ -274,7 +268,7 @@ def _look(traces: Sequence[Path], result: BuildResult) -> list[_Run]:
 
 def _glance(folder: Path) -> _Run:
     inputs = inputs_sha256(folder / MANIFEST)
-    manifest = read_manifest(folder)
+    manifest = read_sealed(folder)
     started, loopback = manifest.started_real_s or 0.0, not network_as_specified(manifest)
     return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, started, loopback)
 

@@ -15,16 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.contracts.formats.dataset import (
-    COLUMNS,
-    EDGE_LISTS,
-    LIST_NAMES,
-    LISTS,
-    ROW_COLUMNS,
-    Column,
-    check_metadata,
-    write_metadata,
-)
+from driple.contracts.formats import dataset as dataset_format
+from driple.contracts.formats.dataset import COLUMNS, LIST_NAMES, LISTS, ROW_COLUMNS, Column
 from driple.contracts.run_dir import replacing
 
 Row = dict[str, Any]
@@ -83,8 +75,8 @@ def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
     rows = sorted(dataset.rows, key=_place)
     firsts = _firsts(rows)
     fields = [(column.name, _arrow_type(column)) for column in COLUMNS]
-    schema = pa.schema(fields, metadata=write_metadata(dataset.setting, shared))
-    edges = {_leaf(column): "DELTA_BINARY_PACKED" for column in EDGE_LISTS}
+    schema = pa.schema(fields, metadata=dataset_format.write_metadata(dataset.setting, shared))
+    edges = {_leaf(column): "DELTA_BINARY_PACKED" for column in dataset_format.EDGE_LISTS}
     stream = pa.BufferOutputStream()
     with pq.ParquetWriter(
         stream,
@@ -148,7 +140,7 @@ def read(path: Path, setting: str) -> Dataset:
         raise BadInput(f"{path}: not a regular file; {remedy}")
     try:
         with pq.ParquetFile(path) as file:
-            check_metadata(file.schema_arrow.metadata or {}, setting)
+            dataset_format.check_metadata(file.schema_arrow.metadata or {}, setting)
             rows: list[Row] = file.read(columns=[column.name for column in ROW_COLUMNS]).to_pylist()
             graphs = _read_graphs(file.read(columns=["graph", *LIST_NAMES]))
     except BadInput as error:

@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError, shown
-from driple.contracts.formats.dataset import (
-    GROUPS,
-    PUBLISHED,
-    SELF_LOOPS_FLAG,
-    SIDES,
-    SYMMETRISED_FLAG,
-    UNITS_FLAG,
-    WEIGHTS_FLAG,
-)
+from driple.contracts.formats import dataset as dataset_format
 from driple.contracts.metrics import PUBLISHED_COLUMNS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets.dataset_file import Graph, Row, graph_key
@@ -71,7 +63,7 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
     found = Import(setting)
     digest = _sha256(path)
     adjacency, features, labels = _three(path, _load(path))
-    for side in SIDES:
+    for side in dataset_format.SIDES:
         number = 0
         for batch, tensors in enumerate(_batches(path, side, adjacency, features, labels)):
             for matrix, feature, label in zip(*_arrays(path, f"{side}[{batch}]", tensors), strict=True):
@@ -82,20 +74,20 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
                 except ValueError as error:
                     found.left_out.append(f"{name}: {error}")
                     continue
-                key = graph_key(GROUPS, graph)
+                key = graph_key(dataset_format.GROUPS, graph)
                 found.graphs[key] = graph
                 found.rows.append(
                     {
                         "setting": str(setting),
                         "run_id": name,
-                        "provenance": PUBLISHED,
+                        "provenance": dataset_format.PUBLISHED,
                         "inputs_sha256": digest,
                         "rules_version": rules_version,
                         "graph": key,
-                        "graph_kind": GROUPS,
+                        "graph_kind": dataset_format.GROUPS,
                         "nodes": len(feature),
                         "edges": len(graph["edge_src"]),
-                        "flags": [UNITS_FLAG, *flags],
+                        "flags": [dataset_format.UNITS_FLAG, *flags],
                         "split_random": side,
                         **{column: float(value) for column, value in zip(PUBLISHED_COLUMNS, label, strict=True)},
                     }
@@ -139,7 +131,7 @@ def _three(path: Path, value: Any) -> Sequence[dict[str, Any]]:
     if not shape_is_right:
         raise BadInput(f"{path}: not a published dataset: {EXPECTED}, got {_described(value)}")
     for part, name in zip(value, ("adjacency", "features", "labels"), strict=True):
-        wrong = [side for side in SIDES if not isinstance(part.get(side), (list, tuple))]
+        wrong = [side for side in dataset_format.SIDES if not isinstance(part.get(side), (list, tuple))]
         if wrong:
             raise BadInput(f"{path}: not a published dataset: {EXPECTED}, but {name} has no list {wrong[0]!r}")
     return list(value)
@@ -182,11 +174,11 @@ def _graph(matrix: Any, feature: Any) -> tuple[dict[str, Any], list[str]]:
     flags = []
     there = matrix != 0
     if (matrix[there] != 1).any():
-        flags.append(WEIGHTS_FLAG)
+        flags.append(dataset_format.WEIGHTS_FLAG)
     if there.diagonal().any():
-        flags.append(SELF_LOOPS_FLAG)
+        flags.append(dataset_format.SELF_LOOPS_FLAG)
     if (there != there.T).any():
-        flags.append(SYMMETRISED_FLAG)
+        flags.append(dataset_format.SYMMETRISED_FLAG)
     src, dst = np.nonzero(np.triu(there | there.T, k=1))
     graph = {
         "group_bytes": feature[:, 0].copy(),

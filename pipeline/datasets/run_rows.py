@@ -11,14 +11,13 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
 from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, MEASURED, OPS, SIMULATED
 from driple.contracts.json_values import read_json_file, to_plain
-from driple.contracts.manifest import SEALED, Manifest, TaskRecord, network_as_specified
+from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
@@ -102,19 +101,6 @@ def inputs_sha256(manifest: Path) -> str:
         raise CorruptRun(f"{manifest}: {error.strerror}") from None
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run that was sealed.
-
-    Raises:
-        CorruptRun: it is missing, cannot be read, or the run is not sealed.
-    """
-    manifest = Manifest.read(folder / "run.json")
-    if manifest.status != SEALED:
-        why = f": {manifest.failure}" if manifest.failure else ""
-        raise CorruptRun(f"the run is marked {manifest.status}{why}")
-    return manifest
-
-
 def rows_of(folder: Path, inputs: str) -> RunRows:
     """A row for each task of the run.
 
@@ -128,10 +114,8 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
         raise CorruptRun("the worker cannot see this folder: all workers of a cluster need the traces at the same path")
     if inputs_sha256(paths.manifest) != inputs:
         raise CorruptRun("run.json changed during the build")
-    manifest = read_manifest(folder)
-    _check_files(folder, manifest)
-    _calm_arrow()
     run = load_run(folder)
+    manifest = run.manifest
     graph, about = _graph(paths, manifest)
     shared = {**_identity(manifest), **_provenance(manifest, inputs), **about}
     job = read_json_file(paths.job, JobSpec.from_json)
@@ -141,17 +125,6 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
     except ValueError as error:
         raise CorruptRun(str(error)) from None
     return RunRows(rows, {about["graph"]: graph})
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    """Checks that all files of the manifest are regular files inside the folder. Reading a pipe would never end."""
-    top = folder.resolve()
-    for name in manifest.checksums:
-        path = folder / name
-        if not path.resolve().is_relative_to(top):
-            raise CorruptRun(f"{name}: outside the run's folder")
-        if not path.is_file():
-            raise CorruptRun(f"{name}: {'not a regular file' if path.exists() else 'missing'}")
 
 
 def _identity(manifest: Manifest) -> Row:
@@ -294,14 +267,6 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
         "bytes_busiest": found.bytes_busiest,
     }
     return graph, about
-
-
-@lru_cache(maxsize=1)
-def _calm_arrow() -> None:
-    """Uses one thread, because the engine starts one process per processor."""
-    import pyarrow
-
-    pyarrow.set_cpu_count(1)
 
 
 def _json(value: Any) -> str:

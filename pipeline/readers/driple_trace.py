@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, shown
-from driple.contracts.formats.trace import COUNTER, METADATA_KEY, NS_PER_PERCENT, SCHEMA_VERSION, TIME, TRACE_COLUMNS
+from driple.contracts.errors import BadInput, CorruptRun, shown
+from driple.contracts.formats.trace import COUNTER, METADATA_KEY, NS_PER_PERCENT, TIME, TRACE_COLUMNS
 from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.readers.base import Reader, Source, TraceInput
-from driple.pipeline.traces.load_run import device_periods
+from driple.pipeline.traces.load_run import device_periods, read_parquet, trace_metadata
 from driple.pipeline.traces.rates import rate
 from driple.pipeline.traces.series import LEVEL, Series
 
@@ -24,8 +23,12 @@ def read_trace(given: TraceInput) -> Source:
         BadInput: it is not Parquet, or a column is missing or has no numbers.
     """
     path, time, values, counters = given.path, given.time, given.values, given.counters
-    table = _table(path)
-    metadata = _metadata(path, table)
+    try:
+        table = read_parquet(path)
+        ours = METADATA_KEY.encode() in (table.schema.metadata or {}) and "t_mono_ns" in table.column_names
+        metadata = trace_metadata(path, table) if ours else None
+    except CorruptRun as error:
+        raise BadInput(str(error)) from None
     known = {column.name: column for column in TRACE_COLUMNS}
     if metadata is None and time is None:
         raise BadInput(
@@ -73,35 +76,6 @@ def _base(name: str, known: Any) -> str:
     """The declared column: `nic_tx_bytes` for `nic_tx_bytes_1` of a second interface."""
     stem, _, last = name.rpartition("_")
     return stem if last.isdigit() and stem in known else name
-
-
-def _table(path: Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    try:
-        table = parquet.read_table(path, use_threads=False)
-        table.column_names  # noqa: B018 - raises here if a name is not UTF-8
-        return table
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or 'not readable as Parquet (cut short?)'}") from None
-    except (pyarrow.ArrowException, ValueError):
-        raise BadInput(f"{path}: not readable as Parquet (cut short?)") from None
-
-
-def _metadata(path: Path, table: Any) -> dict[str, Any] | None:
-    text = (table.schema.metadata or {}).get(METADATA_KEY.encode())
-    if text is None or "t_mono_ns" not in table.column_names:
-        return None
-    try:
-        value = json.loads(text)
-        version = value.get("schema_version")
-    except (ValueError, AttributeError):
-        raise BadInput(f"{path}: the metadata {METADATA_KEY!r} is not a JSON object") from None
-    if version != SCHEMA_VERSION:
-        raise BadInput(f"{path}: schema version {shown(version)}, this release reads {SCHEMA_VERSION}")
-    assert isinstance(value, dict)
-    return value
 
 
 def _present(path: Path, table: Any, name: str) -> str:

@@ -70,6 +70,19 @@ class Runs:
         )
 
 
+def read_sealed(folder: Path) -> Manifest:
+    """The manifest of a sealed run.
+
+    Raises:
+        CorruptRun: it cannot be read, or the run is not sealed.
+    """
+    manifest = Manifest.read(folder / MANIFEST)
+    if manifest.status != SEALED:
+        why = f": {manifest.failure}" if manifest.failure else ""
+        raise CorruptRun(f"{folder}: the run is marked {manifest.status}{why}")
+    return manifest
+
+
 def runs(folder: str | Path, *, include_unsealed: bool = False) -> Runs:
     """The sealed runs at or below a folder. Only run.json is read; load_run checks the other files.
 

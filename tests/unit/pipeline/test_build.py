@@ -236,7 +236,7 @@ def _reaches_out(run: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut short": (_parquet_cut_short, "trace/worker-0.parquet: not readable as Parquet"),
-    "changed after sealing": (_changed_after_sealing, "trace/worker-0.parquet: not as it was sealed"),
+    "changed after sealing": (_changed_after_sealing, "trace/worker-0.parquet: changed since it was sealed"),
     "failed": (lambda run: reseal(run, status="failed", failure="worker:0 died"), "marked failed: worker:0 died"),
     "running": (lambda run: reseal(run, status="running"), "the run is marked running"),
     "schema": (_other_schema, "run.json: schema version 99, this release reads 1"),

@@ -100,7 +100,7 @@ def test_broken_runs_are_on_the_page_and_stop_nothing(runs: Path, tmp_path: Path
     assert (report.facts["found"], report.facts["used"], len(reasons)) == (5, 1, 4)
     assert reasons[HOSTILE] == "run.json: missing"
     assert reasons["x"] == "run.json: not valid JSON (cut short?)"
-    assert any("not as it was sealed" in reason for reason in reasons.values())
+    assert any("changed since it was sealed" in reason for reason in reasons.values())
     assert "<img" not in page
     assert "the run is marked failed: &lt;img src=x onerror=alert(1)&gt; went away" in page
     assert "4 runs of 5 set aside" in page

@@ -27,7 +27,6 @@ from driple.contracts.zoo import MODELS
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.dataset_file import Dataset, Graph, Row, graph_key
 from driple.pipeline.datasets.run_rows import RULES_VERSION
-from driple.pipeline.datasets.shared_facts import shared_metadata
 from driple.pipeline.datasets.splits import architecture_side, random_side
 from driple.pipeline.graph.public import OpGraph
 
@@ -127,7 +126,7 @@ def write_dataset(
             )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{setting}{SUFFIX}"
-    files.put(files.to_bytes(result, shared_metadata(result)), path)
+    files.put(files.to_bytes(result, files.shared_metadata(result)), path)
     return path
 
 

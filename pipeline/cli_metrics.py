@@ -25,11 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.pipeline.bursts.trace_metrics import metrics
 
     found = metrics(
-        arguments.file,
-        time=arguments.time,
-        values=arguments.value,
-        counters=arguments.counter,
-        step_s=arguments.step,
+        arguments.file, time=arguments.time, values=arguments.value, counters=arguments.counter, step_s=arguments.step
     )
     if arguments.plot:
         from driple.pipeline.bursts.burst_plot import plot

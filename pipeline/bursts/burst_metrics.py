@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.metrics import BUSY, NETWORK
-from driple.pipeline.bursts.spans import (
-    Grid,
-    Spans,
-    Weights,
-    grid,
-    spans_of,
-    typical,
-    without_flicker,
-    without_pauses,
-)
+from driple.pipeline.bursts.spans import Grid, Spans, Weights, grid, spans_of, typical, without_flicker, without_pauses
 from driple.pipeline.bursts.two_means import Split, split_without_tail
 from driple.pipeline.traces.refresh import Refresh, find_refresh, real_updates
 from driple.pipeline.traces.series import LEVEL, FloatArray, Samples, Series, usable

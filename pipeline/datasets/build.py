@@ -25,7 +25,6 @@ from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
 from driple.pipeline.datasets.run_rows import RULES_VERSION, Outcome, Request, SetAside, inputs_sha256, work
-from driple.pipeline.datasets.shared_facts import shared_metadata
 from driple.pipeline.datasets.splits import empty_sides
 from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
@@ -334,7 +333,7 @@ def _finish(state: _State, result: BuildResult) -> None:
     done = state.report
     dataset = _merged(state)
     if dataset.rows and (done.added or done.replaced or done.removed):
-        content = files.to_bytes(dataset, shared_metadata(dataset))
+        content = files.to_bytes(dataset, files.shared_metadata(dataset))
         done.written = files.put(content, Path(done.file))
     elif done.removed:
         Path(done.file).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from typing import Any
 from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.formats import dataset as dataset_format
 from driple.contracts.formats.dataset import COLUMNS, LIST_NAMES, LISTS, ROW_COLUMNS, Column
+from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 
 Row = dict[str, Any]
@@ -148,6 +149,27 @@ def read(path: Path, setting: str) -> Dataset:
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:  # ValueError: text that is not UTF-8
         raise BadInput(f"{path}: not a dataset that can be read ({one_line(error)}); {remedy}") from None
     return Dataset(setting, rows, graphs)
+
+
+def shared_metadata(dataset: Dataset) -> dict[str, Any]:
+    """Frequencies of op types and the batches of `proportional` grouping; None if no graph has ops.
+
+    With them, a single graph is grouped like the graphs of the dataset.
+    """
+    import numpy as np
+
+    from driple.pipeline.graph.public import OpGraph, op_frequency, size_batches
+
+    used = {row["graph"] for row in dataset.rows}
+    graphs = []
+    for key, graph in sorted(dataset.graphs.items()):
+        if key in used and "op_type" in graph:
+            edges = np.stack([graph["edge_src"], graph["edge_dst"]], axis=1).astype(np.int64)
+            graphs.append(OpGraph(tuple(graph["op_type"]), graph["op_bytes"], graph["op_flops"], edges))
+    return {
+        dataset_format.OP_FREQUENCY: op_frequency(graphs) if graphs else None,
+        dataset_format.SIZE_BATCHES: to_plain(size_batches(len(g.ops) for g in graphs)) if graphs else None,
+    }
 
 
 def _read_graphs(table: Any) -> dict[str, Graph]:

@@ -2,11 +2,11 @@
 
 A file is `torch.save` of three dictionaries (adjacency, features, labels), each `train`, `val`, `test` -> list of
 batches: adjacency [B, N, N], features [B, N, 3] (tensor size, group size, node type), labels [B, 12] in the published
-order. It is a pickle, so it is read by torch's own restricted reader and by nothing else: a file that asks for
-anything but tensors and containers is refused.
+order. It is a pickle, so it is read only by torch's restricted reader: a file that contains anything but tensors and
+containers is refused.
 
-The graphs are grouped already, and the file says neither model nor task: those columns are null, and so is the
-architecture split. The units of the labels are not said either: every row has the flag `units_as_published`.
+The graphs are grouped already. The file names neither models nor tasks, so these columns and the architecture split
+are null. The units of the labels are unknown, so all rows have the flag `units_as_published`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _UNSUPPORTED = re.compile(r"GLOBAL (\S+)|(?:class|function|type) (\S+)")
 
 @dataclass
 class Import:
-    """What a file held."""
+    """The content of a published file."""
 
     setting: Setting
     rows: list[Row] = field(default_factory=list)
     graphs: dict[str, Graph] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    """Graphs that cannot be used, each with its place and reason."""
+    """Graphs that cannot be used, with place and reason."""
 
 
 def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
@@ -46,11 +46,11 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
 
     Args:
         path: the file.
-        setting: None to take it from the file's name.
+        setting: taken from the name of the file if None.
         rules_version: written into every row.
 
     Raises:
-        BadInput: no such file, another kind of file, or one that wants to run something.
+        BadInput: the file is missing, of another kind, or contains code.
         DripleError: torch is not installed.
     """
     if setting is None:
@@ -93,7 +93,7 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
                     }
                 )
     if not found.rows:
-        raise BadInput(f"{path}: holds no graphs that can be used")
+        raise BadInput(f"{path}: holds no usable graphs")
     return found
 
 
@@ -113,10 +113,8 @@ def _load(path: Path) -> Any:
         if match is None:
             raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short") from None
         wants = next(group for group in match.groups() if group).rstrip(".,`'\"")
-        raise BadInput(
-            f"{path}: refused: it asks to run {shown(wants)}, and a dataset holds tensors and nothing else"
-        ) from None
-    except Exception as error:  # whatever a broken pickle or zip makes torch stumble over, the file is at fault
+        raise BadInput(f"{path}: refused: it would run {shown(wants)}; a dataset may contain tensors only") from None
+    except Exception as error:  # torch raises many kinds of errors for a broken file
         raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})") from None
 
 
@@ -145,7 +143,7 @@ def _batches(path: Path, side: str, *parts: dict[str, Any]) -> Iterator[tuple[An
 
 
 def _arrays(path: Path, place: str, tensors: Sequence[Any]) -> Sequence[Any]:
-    """The three tensors of a batch as checked numpy arrays."""
+    """The three tensors of a batch as numpy arrays, after checks."""
     import torch
 
     for tensor in tensors:

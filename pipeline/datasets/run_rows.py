@@ -33,6 +33,10 @@ RULES_VERSION = 3
 """Version of the rules for metrics, graphs and splits. An increase recomputes all runs whose traces still exist."""
 
 WORKER = "worker"
+_STATISTICS = (
+    *("pattern", "bursts", "burst_s_median", "burst_s_spread", "idle_s_median", "idle_s_spread"),
+    *("period_s", "refresh_s"),
+)
 SIMULATED_KIND = "simulated"
 """Kind of a host whose tasks were simulated."""
 
@@ -204,19 +208,9 @@ def _metrics(run: Run, task: str) -> Row:
         if bib is None:
             continue
         key, amount = resource.key, f"{resource.key}_burst_{resource.amount_suffix}"
-        row |= {
-            f"{key}_pattern": bib.pattern,
-            f"{key}_bursts": bib.bursts,
-            f"{key}_burst_s_median": bib.burst_s_median,
-            f"{key}_burst_s_spread": bib.burst_s_spread,
-            f"{key}_idle_s_median": bib.idle_s_median,
-            f"{key}_idle_s_spread": bib.idle_s_spread,
-            f"{amount}_median": bib.burst_amount_median,
-            f"{amount}_spread": bib.burst_amount_spread,
-            f"{key}_idle_{resource.amount_suffix}": bib.idle_amount,
-            f"{key}_period_s": bib.period_s,
-            f"{key}_refresh_s": bib.refresh_s,
-        }
+        row |= {f"{key}_{name}": getattr(bib, name) for name in _STATISTICS}
+        row |= {f"{amount}_median": bib.burst_amount_median, f"{amount}_spread": bib.burst_amount_spread}
+        row[f"{key}_idle_{resource.amount_suffix}"] = bib.idle_amount
     about_run = {
         LOOPBACK_FLAG: not network_as_specified(run.manifest),
         BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,

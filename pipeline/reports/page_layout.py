@@ -49,7 +49,7 @@ class Page:
     """A kind of report."""
 
     expected: str
-    """What it is made of, for error messages."""
+    """A description of its inputs, for error messages."""
     find: Callable[[Path], Sequence[Path]]
     """The inputs of this kind at a path; empty if there are none."""
     make: Callable[[Sequence[Path], Path, Watch], Report]

@@ -30,11 +30,7 @@ class WrittenReport:
 
 
 def write_report(
-    path: str | Path,
-    *,
-    output: str | Path | None = None,
-    title: str | None = None,
-    progress: Watch = lambda *_: None,
+    path: str | Path, *, output: str | Path | None = None, title: str | None = None, progress: Watch = lambda *_: None
 ) -> WrittenReport:
     """Writes a self-contained HTML page about a sweep, datasets or inspectors.
 

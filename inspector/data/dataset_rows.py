@@ -113,8 +113,7 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             schema = file.schema_arrow
             metadata = schema.metadata or {}
             check_metadata(metadata, setting)
-            targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
-            needed = (*WORKLOAD, *_OTHERS, *targets, *LIST_NAMES)
+            needed = (*WORKLOAD, *_OTHERS, *COLUMNS, *LIST_NAMES)
             lacking = [name for name in needed if name not in schema.names]
             if lacking:
                 raise BadInput(f"column {lacking[0]!r} is missing; rebuild it (driple-build-dataset)")
@@ -130,7 +129,7 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     if any(row["run_id"] is None for row in rows):
         raise BadInput("a row without its run (run_id is null); build it anew")
     provenance = _one_provenance(rows)
-    _check_numbers(rows, (*_NUMBERS, *traffic, *targets))
+    _check_numbers(rows, (*_NUMBERS, *traffic, *COLUMNS))
     graphs = read_graphs(lists, {row["graph"] for row in asked})
     items = _examples(asked, graphs)
     if all(np.isnan(item.targets).all() for item in items):
@@ -230,7 +229,7 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
 
 
 def _target(row: Mapping[str, Any], name: str) -> float:
-    value = row.get(name)
+    value = row[name]
     return float("nan") if value is None else float(value)
 
 

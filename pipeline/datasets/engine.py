@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, DripleError, shown
+from driple.pipeline.datasets.dataset_file import one_line
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,7 +129,7 @@ def _dask(engine: Engine) -> Iterator[Pool]:
     try:
         client = distributed.Client(f"tcp://{engine.address}", timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise DripleError(f"dask://{engine.address} is not a Dask scheduler that answers: {_line(error)}") from None
+        raise DripleError(f"dask://{engine.address} is not a Dask scheduler that answers: {one_line(error)}") from None
     try:
         try:
             client.wait_for_workers(1, timeout=CONNECT_S)
@@ -152,7 +153,7 @@ def _ray(engine: Engine) -> Iterator[Pool]:
         ray.init(address=AUTO if auto else f"ray://{engine.address}", logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError, AssertionError) as error:
         remedy = "start one: ray start --head" if auto else "is its client server on (ray start --head)?"
-        raise DripleError(f"no Ray cluster at ray://{engine.address}: {_line(error)}; {remedy}") from None
+        raise DripleError(f"no Ray cluster at ray://{engine.address}: {one_line(error)}; {remedy}") from None
     try:
         ray_joblib.register_ray()
         workers = int(ray.cluster_resources().get("CPU", 0))
@@ -187,9 +188,9 @@ def _foreseen(error: Exception) -> Exception:
         return error
     if isinstance(error, ImportError):
         where = "here and on every worker of a cluster"
-        return DripleError(f"a worker cannot start ({_line(error)}): pip install 'driple[pipeline]' {where}")
+        return DripleError(f"a worker cannot start ({one_line(error)}): pip install 'driple[pipeline]' {where}")
     if isinstance(error, OSError) or type(error).__name__ in _LOST:
-        return DripleError(f"the connection to the cluster was lost: {_line(error)}")
+        return DripleError(f"the connection to the cluster was lost: {one_line(error)}")
     return error
 
 
@@ -214,9 +215,5 @@ def _knock(engine: Engine) -> None:
     try:
         socket.create_connection(found, timeout=CONNECT_S).close()
     except OSError as error:
-        reason = error.strerror or _line(error)
+        reason = error.strerror or one_line(error)
         raise DripleError(f"nothing answers at {engine.kind}://{engine.address}: {reason}") from None
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

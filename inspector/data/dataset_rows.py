@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName, nearest, shown
-from driple.contracts.formats.dataset import (
-    COLUMNS as DATASET_COLUMNS,
-)
+from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
     LIST_NAMES,
     OP_FREQUENCY,

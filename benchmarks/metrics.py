@@ -24,9 +24,10 @@ import sklearn
 from pages import machine, parser_of, publish
 from sklearn.cluster import KMeans
 
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
 from driple.pipeline.bursts.two_means import two_means
-from driple.pipeline.traces.series import BUSY, NETWORK, Series
+from driple.pipeline.traces.series import Series
 
 HZ = 100
 KINDS = {"gpu": BUSY, "gpu_mem": BUSY, "net_tx": NETWORK, "net_rx": NETWORK}

@@ -16,13 +16,14 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
 
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import BURST_IDLE_BURST, Analysis, Bib, analyse  # noqa: E402
 from driple.pipeline.bursts.burst_plot import draw  # noqa: E402
 from driple.pipeline.bursts.spans import grid, spans_of  # noqa: E402
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s  # noqa: E402
 from driple.pipeline.bursts.two_means import two_means  # noqa: E402
 from driple.pipeline.traces.load_run import load_run  # noqa: E402
-from driple.pipeline.traces.series import BUSY, NETWORK, Series  # noqa: E402
+from driple.pipeline.traces.series import Series  # noqa: E402
 
 RUNS = Path(__file__).resolve().parents[1] / "tests/data/runs"
 

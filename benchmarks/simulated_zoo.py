@@ -3,8 +3,7 @@
     python benchmarks/simulated_zoo.py experiments/lab-p1w2.yaml --graphs /tmp/graphs --out /tmp/simulated \
         --setting cpu-p1w2-1g --setting v100-p2w2-40g
 
-Graphs are extracted once and stay in their folder; the targets come from
-pipeline/datasets/simulated_targets.py.
+Graphs are extracted once and stay in their folder; the targets come from the cost model of simulated_targets.py.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simulated_targets import write_dataset
+
 from driple.contracts.json_values import from_plain
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.pipeline.datasets.simulated_targets import write_dataset
 from driple.pipeline.graph.public import OpGraph, read_graph
 from driple.workloads.graphs import extract
 from driple.workloads.runtime.job import job_without_hosts

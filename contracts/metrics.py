@@ -13,6 +13,11 @@ from typing import Dict, Optional, Tuple
 DURATION = "duration"
 LEVEL = "level"
 
+BUSY = "busy"
+"""Kind of a resource: a share of time in percent, of a GPU or of processors."""
+NETWORK = "network"
+"""Kind of a resource: traffic. It is heavy-tailed, near zero when idle, and pauses inside a burst."""
+
 
 @dataclass(frozen=True)
 class Resource:
@@ -30,6 +35,10 @@ class Resource:
     """The trace column that shows it on a GPU."""
     cpu_column: str
     """The trace column that shows it on a host without a GPU."""
+    kind: str = BUSY
+    """`busy` or `network`: the rules that find its bursts."""
+    flow_column: Optional[str] = None
+    """The series that replaces the column if tasks share an interface: the sum over the task's TCP flows."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +88,12 @@ def burst_target(resource: Resource, metric: BibMetric) -> Target:
 # memory utilisation comes from hardware counters or is null.
 GPU = Resource("gpu", "GPU utilisation", "%", "pct", "gpu_util_pct", "task_cpu_ns")
 GPU_MEMORY = Resource("gpu_mem", "GPU memory utilisation", "%", "pct", "gpu_mem_util_pct", "task_mem_traffic_bytes")
-NET_TX = Resource("net_tx", "network TX", "B/s", "bytes_per_s", "nic_tx_bytes", "nic_tx_bytes")
-NET_RX = Resource("net_rx", "network RX", "B/s", "bytes_per_s", "nic_rx_bytes", "nic_rx_bytes")
+NET_TX = Resource(
+    "net_tx", "network TX", "B/s", "bytes_per_s", "nic_tx_bytes", "nic_tx_bytes", NETWORK, "flows_tx_bytes"
+)
+NET_RX = Resource(
+    "net_rx", "network RX", "B/s", "bytes_per_s", "nic_rx_bytes", "nic_rx_bytes", NETWORK, "flows_rx_bytes"
+)
 
 RESOURCES: Tuple[Resource, ...] = (GPU, GPU_MEMORY, NET_TX, NET_RX)
 OTHER_TARGETS: Tuple[Target, ...] = ()

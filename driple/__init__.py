@@ -11,25 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from driple.contracts.errors import BadInput, DripleError, RunFailed
-    from driple.inspector.predict.predict_workload import Inspector, predict
+    from driple.inspector.predict.predict_workload import predict
+    from driple.inspector.predict.predictor import Inspector
     from driple.inspector.training.train_setting import train
     from driple.orchestrator.sweep.run_experiment import run
     from driple.pipeline.bursts.trace_metrics import metrics
     from driple.pipeline.datasets.build import build_dataset
-    from driple.pipeline.traces.sealed_runs import runs
+    from driple.pipeline.traces.run_index import runs
 
     __version__: str
 
 _HOME = {
     "BadInput": "driple.contracts.errors",
     "DripleError": "driple.contracts.errors",
-    "Inspector": "driple.inspector.predict.predict_workload",
+    "Inspector": "driple.inspector.predict.predictor",
     "RunFailed": "driple.contracts.errors",
     "build_dataset": "driple.pipeline.datasets.build",
     "metrics": "driple.pipeline.bursts.trace_metrics",
     "predict": "driple.inspector.predict.predict_workload",
     "run": "driple.orchestrator.sweep.run_experiment",
-    "runs": "driple.pipeline.traces.sealed_runs",
+    "runs": "driple.pipeline.traces.run_index",
     "train": "driple.inspector.training.train_setting",
 }
 

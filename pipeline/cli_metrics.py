@@ -1,4 +1,4 @@
-"""driple-metrics: burst and idle of any trace."""
+"""driple-metrics: burst metrics of any trace."""
 
 from __future__ import annotations
 
@@ -6,122 +6,107 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput
+from driple.contracts.run_dir import replacing
+from driple.pipeline.reports.number_text import UNKNOWN, amount, duration
 
 if TYPE_CHECKING:
-    from driple.pipeline.bursts.burst_metrics import Analysis, Bib
-    from driple.pipeline.readers.base import Source
-    from driple.pipeline.traces.series import Series
+    from driple.pipeline.bursts.trace_metrics import Metrics, SeriesMetrics
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parses, calls, prints; 0 done, 2 bad input."""
+    """Prints the metrics. Returns 0, or 2 for bad input."""
     arguments = _parser().parse_args(argv)
-    if arguments.step is not None and not arguments.step > 0:
-        raise BadInput(f"--step: expected more than 0, got {arguments.step:g}")
-    # Only now: --help must not wait for what the work needs.
-    from driple.pipeline.bursts.burst_metrics import analyse
-    from driple.pipeline.readers.registry import read_source
+    # Imported late, so that --help is fast.
+    from driple.pipeline.bursts.trace_metrics import metrics
 
-    source = read_source(arguments.file, arguments.time, arguments.value, arguments.counter)
-    analysed = [
-        (series, analyse(series, step_s=arguments.step or source.steps_s.get(series.name))) for series in source.series
-    ]
+    found = metrics(
+        arguments.file, time=arguments.time, values=arguments.value, counters=arguments.counter, step_s=arguments.step
+    )
     if arguments.plot:
         from driple.pipeline.bursts.burst_plot import plot
 
-        plot(arguments.plot, arguments.file.name, analysed)
+        plot(arguments.plot, arguments.file.name, found.analysed)
     if arguments.perfetto:
         from driple.pipeline.bursts.perfetto import write_perfetto
 
-        write_perfetto(arguments.perfetto, arguments.file.name, analysed)
-    print(
-        json.dumps(_json(arguments.file, source, analysed), allow_nan=False)
-        if arguments.json
-        else _text(source, analysed)
-    )
+        write_perfetto(arguments.perfetto, arguments.file.name, found.analysed)
+    if arguments.csv:
+        _write_csv(found, arguments.csv)
+    print(json.dumps(found.to_json(), allow_nan=False) if arguments.json else _text(found))
     return 0
 
 
 def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-metrics",
-        description="Print burst duration, idle duration and burst amount of every series in a trace: ours (a run\n"
-        "directory or its trace files), nvidia-smi CSV, Kineto and other Chrome traces, any CSV.\n"
+        description="Print burst duration, idle duration and burst amount of each series of a trace: a run directory,\n"
+        "a trace file of driple-sample, nvidia-smi CSV, Kineto and other Chrome traces, any CSV.\n"
         "docs/guides/metrics.md explains each number.",
         example="driple-metrics gpu.csv --plot gpu.png",
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a trace, or a run directory")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a trace file or a run directory")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     columns = parser.add_argument_group("columns of a CSV or Parquet file, by name or by number from 1")
-    columns.add_argument("--time", metavar="COLUMN", help="time; found by its name if left out")
+    columns.add_argument("--time", metavar="COLUMN", help="time (default: found by its name)")
     columns.add_argument(
-        "--value", metavar="COLUMN", action="append", default=[], help="a rate or a level; can be given again"
+        "--value", metavar="COLUMN", action="append", default=[], help="a rate or a level; can be repeated"
     )
     columns.add_argument(
-        "--counter", metavar="COLUMN", action="append", default=[], help="bytes that only grow; can be given again"
+        "--counter",
+        metavar="COLUMN",
+        action="append",
+        default=[],
+        help="a counter, such as bytes sent; can be repeated",
     )
-    parser.add_argument("--step", type=float, metavar="S", help="training step in seconds, where you know it: a guide")
+    parser.add_argument("--step", type=float, metavar="S", help="training step in seconds, if known")
     files = parser.add_argument_group("files to write")
-    files.add_argument("--plot", type=Path, metavar="OUT.png", help="picture of the series with bursts shaded")
+    files.add_argument("--plot", type=Path, metavar="OUT.png", help="plot of the series with shaded bursts")
     files.add_argument("--perfetto", type=Path, metavar="OUT.json", help="series and bursts for ui.perfetto.dev")
+    files.add_argument("--csv", type=Path, metavar="OUT.csv", help="the metrics as a table")
     return parser
 
 
-def _json(file: Path, source: Source, analysed: Sequence[tuple[Series, Analysis]]) -> dict[str, Any]:
-    return {
-        "file": str(file),
-        "read_as": source.what,
-        "notes": list(source.notes),
-        "series": {series.name: {"unit": series.unit, **analysis.bib.to_json()} for series, analysis in analysed},
-    }
+def _write_csv(found: Metrics, path: Path) -> None:
+    table = found.to_frame()
+    try:
+        with replacing(path) as stream:
+            table.to_csv(stream, index=False)
+    except OSError as error:
+        raise BadInput(f"--csv {path}: {error.strerror}") from None
 
 
 _HEADER = ("series", "pattern", "burst", "idle", "burst amount", "bursts", "period", "refresh", "flags")
 
 
-def _text(source: Source, analysed: Sequence[tuple[Series, Analysis]]) -> str:
-    rows = [_HEADER, *(_row(series, analysis.bib) for series, analysis in analysed)]
+def _text(found: Metrics) -> str:
+    rows = [_HEADER, *map(_row, found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
-    lines = [f"{source.what}", *(f"  {note}" for note in source.notes), ""]
+    lines = [found.read_as, *(f"  {note}" for note in found.notes), ""]
     for row in rows:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return "\n".join(map(printable, lines))
+    return "\n".join(map(printable, lines)).replace(UNKNOWN, "-")
 
 
-def _row(series: Series, bib: Bib) -> tuple[str, ...]:
-    finer = [name for name in ("burst_s", "idle_s") if f"{name}_finer_than_refresh" in bib.flags]
-    about = {"burst_s": "", "idle_s": "", **dict.fromkeys(finer, "~")}  # not resolved: no more than a guess
+def _row(one: SeriesMetrics) -> tuple[str, ...]:
+    bib = one.bib
+    # A duration that the source does not resolve is an estimate.
+    burst, idle = ("~" if f"{name}_finer_than_refresh" in bib.flags else "" for name in ("burst_s", "idle_s"))
     return (
-        series.name,
+        one.name,
         bib.pattern,
-        about["burst_s"] + _duration(bib.burst_s),
-        about["idle_s"] + _duration(bib.idle_s),
-        _amount(bib.burst_amount, series.unit),
+        burst + duration(bib.burst_s),
+        idle + duration(bib.idle_s),
+        amount(bib.burst_amount, one.unit),
         str(bib.bursts),
-        _duration(bib.period_s),
-        _duration(bib.refresh_s),
+        duration(bib.period_s),
+        duration(bib.refresh_s),
         " ".join(bib.flags),
     )
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1e3:.3g} ms" if 0 < seconds < 1 else f"{seconds:.4g} s"
-
-
-def _amount(amount: float | None, unit: str) -> str:
-    if amount is None:
-        return "-"
-    for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(amount) >= scale and unit.endswith("/s"):
-            return f"{amount / scale:.4g} {prefix}{unit}"
-    return f"{amount:.4g} {unit}".rstrip()
 
 
 if __name__ == "__main__":

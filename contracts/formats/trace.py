@@ -1,13 +1,13 @@
 """Columns of a trace: names, types, units, and which of them shows which resource.
 
-A trace keeps what was read: counters stay counters, and what a device could not tell is null. Rates, alignment and
-bursts are computed later and can be computed again.
+A trace keeps the raw readings: counters stay counters, and a reading that a device does not support is null. Rates,
+alignment and bursts are computed later and can be computed again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from driple.contracts.metrics import Resource
 from driple.contracts.setting import CPU
@@ -29,7 +29,7 @@ class Column:
 
     name: str
     kind: str
-    """`time`, `counter` (only grows, but for wraps and resets), `gauge`, or `name` (says what a row is about)."""
+    """`time`, `counter` (only grows, except for wraps and resets), `gauge`, or `name` (identifies the row)."""
     type: str
     """Arrow type."""
     unit: str
@@ -77,9 +77,23 @@ STEP_COLUMNS: Tuple[Column, ...] = (
     Column("loss", GAUGE, "float32", "", "training loss of the step"),
 )
 
+NS_PER_PERCENT = 1e7
+"""One percent of a core is 10 ms of its time in a second."""
+
 _BY_NAME: Dict[str, Column] = {column.name: column for column in TRACE_COLUMNS}
 
 
 def column_of(resource: Resource, device: str) -> Column:
     """The trace column that shows `resource` on a device kind (`cpu` or a GPU)."""
     return _BY_NAME[resource.cpu_column if device == CPU else resource.gpu_column]
+
+
+def units_per_amount(resource: Resource, column: Column) -> Optional[float]:
+    """The divisor from a column's unit (of a counter: per second) to the unit of the resource; None if there is none.
+
+    A processor time in ns becomes a percentage of one core. Bytes of memory traffic do not become a percentage.
+    """
+    unit = f"{column.unit}/s" if column.kind == COUNTER else column.unit
+    if unit == resource.amount_unit:
+        return 1.0
+    return NS_PER_PERCENT if (unit, resource.amount_unit) == ("ns/s", "%") else None

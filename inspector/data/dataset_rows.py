@@ -1,13 +1,12 @@
-"""Reads the examples of a dataset: the workloads of a dataset, each with its graph and its targets.
+"""Reads the examples of a dataset: its workloads, each with its graph and its targets.
 
-A dataset has a row for every task of every run. An example is a workload as one role sees it: the mean over the tasks
-of that role and over repetitions. docs/guides/datasets.md has the columns.
+A dataset has a row for each task of each run. An example is a workload of one role: the mean over the tasks of that
+role and over repetitions. contracts/formats/dataset.py defines the columns.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName, nearest, shown
+from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
+from driple.contracts.formats.dataset import (
+    LIST_NAMES,
+    OP_FREQUENCY,
+    PROVENANCES,
+    PUBLISHED,
+    SIDES,
+    SIZE_BATCHES,
+    SPLITS,
+    SUFFIX,
+    check_metadata,
+    metadata_value,
+    split_column,
+)
 from driple.contracts.formats.inspector import ROLES
 from driple.contracts.json_values import from_plain
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.setting import Setting
 from driple.inspector.data.examples import (
     MOST,
-    SIDES,
     WORKLOAD,
     Example,
     Examples,
@@ -33,23 +45,17 @@ from driple.inspector.data.examples import (
     unmeasured,
     usable,
 )
-from driple.inspector.data.graph_lists import LISTS, read_graphs
+from driple.inspector.data.graph_lists import read_graphs
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
 __all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_examples", "unmeasured", "usable"]
 
-SUFFIX = ".parquet"
 WORKER = "worker"
-PUBLISHED = "published"
-PROVENANCES = ("measured", "simulated", PUBLISHED)
-
-_SCHEMA = b"dataset"
-_SCHEMA_VERSION = b"1"
 
 _NETWORK = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
-_OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", "split_architecture", "split_random")
+_OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
 _NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK)
-_TEXTS = frozenset({*WORKLOAD, *_OTHERS, "op_type"} - {*_NUMBERS})
+_TYPES = {column.name: column.value_type for column in DATASET_COLUMNS}
 _TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
 
 
@@ -103,16 +109,17 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:
             schema = file.schema_arrow
-            metadata = _metadata(schema.metadata or {}, setting)
+            metadata = schema.metadata or {}
+            check_metadata(metadata, setting)
             targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
-            needed = (*WORKLOAD, *_OTHERS, *targets, *LISTS)
+            needed = (*WORKLOAD, *_OTHERS, *targets, *LIST_NAMES)
             lacking = [name for name in needed if name not in schema.names]
             if lacking:
-                raise BadInput(f"column {lacking[0]!r} is missing; build it anew (driple-build-dataset)")
+                raise BadInput(f"column {lacking[0]!r} is missing; rebuild it (driple-build-dataset)")
             traffic = [name for name in _TRAFFIC if name in schema.names]
             _check_types(schema, (*needed, *traffic))
-            rows = file.read(columns=[*needed[: -len(LISTS)], *traffic]).to_pylist()
-            lists = file.read(columns=["graph", "graph_kind", *LISTS])
+            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic]).to_pylist()
+            lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise BadInput(f"not a dataset that can be read ({_line(error)}); build it anew") from None
     asked = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
@@ -138,28 +145,6 @@ def _read(path: Path, setting: str, role: str) -> Examples:
     )
 
 
-def _metadata(metadata: Mapping[bytes, bytes], setting: str) -> Mapping[bytes, bytes]:
-    if metadata.get(b"driple.schema") != _SCHEMA:
-        raise BadInput("not a dataset of driple")
-    version = metadata.get(b"driple.schema_version", b"?")
-    if version != _SCHEMA_VERSION:
-        raise BadInput(
-            f"schema version {shown(version.decode(errors='replace'))}, this release reads {_SCHEMA_VERSION.decode()};"
-            f" build it anew, or use the release that made it"
-        )
-    found = _json(metadata, "setting")
-    if found != setting:
-        raise BadInput(f"holds {shown(found)} and not {setting}; give the file back its name, or ask for that setting")
-    return metadata
-
-
-def _json(metadata: Mapping[bytes, bytes], key: str) -> Any:
-    try:
-        return json.loads(metadata.get(f"driple.{key}".encode(), b"null"))
-    except (ValueError, RecursionError):
-        raise BadInput(f"driple.{key} in its metadata is no JSON; build it anew") from None
-
-
 def _check_types(schema: Any, names: Iterable[str]) -> None:
     """Text where text is expected, numbers where numbers are: what comes after takes them for that."""
     import pyarrow as pa
@@ -168,8 +153,8 @@ def _check_types(schema: Any, names: Iterable[str]) -> None:
         kind = schema.field(name).type
         value = kind.value_type if pa.types.is_list(kind) else kind
         number = pa.types.is_integer(value) or pa.types.is_floating(value)
-        right = pa.types.is_string(value) if name in _TEXTS else number
-        if not right or (name in LISTS) != pa.types.is_list(kind):
+        right = pa.types.is_string(value) if _TYPES[name] == "text" else number
+        if not right or (name in LIST_NAMES) != pa.types.is_list(kind):
             raise BadInput(f"column {name!r} is of type {kind}; build it anew (driple-build-dataset)")
 
 
@@ -219,7 +204,7 @@ def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) ->
 def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
     first = rows[0]
     values = np.array([[_target(row, name) for name in COLUMNS] for row in rows], dtype=np.float64)
-    sides = {name: {row[name] for row in rows} for name in ("split_architecture", "split_random")}
+    sides = {name: {row[name] for row in rows} for name in map(split_column, SPLITS)}
     for name, found in sides.items():
         if len(found) > 1 or not found <= {None, *SIDES}:
             raise BadInput(
@@ -259,9 +244,9 @@ def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
 
 def _frequency(metadata: Mapping[bytes, bytes], graphs: Collection[Graph]) -> tuple[dict[str, float], SizeBatches]:
     """What grouping needs to know of the whole file."""
-    frequency, batches = _json(metadata, "op_frequency"), _json(metadata, "size_batches")
+    frequency, batches = metadata_value(metadata, OP_FREQUENCY), metadata_value(metadata, SIZE_BATCHES)
     if frequency is not None and batches is not None:
-        return from_plain(dict[str, float], frequency, "op_frequency"), from_plain(SizeBatches, batches, "size_batches")
+        return from_plain(dict[str, float], frequency, OP_FREQUENCY), from_plain(SizeBatches, batches, SIZE_BATCHES)
     alone = [graph.features for graph in graphs if isinstance(graph, PublishedGraph)]
     if len(alone) < len(graphs):
         raise BadInput("no frequencies of op types in its metadata; build it anew (driple-build-dataset --rebuild)")

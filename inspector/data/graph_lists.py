@@ -9,23 +9,21 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.dataset import EDGE_LISTS, GROUPS, LIST_NAMES, OPS
 from driple.inspector.data.examples import MOST, Graph, PublishedGraph
 from driple.pipeline.graph.public import FEATURES, OpGraph
 
-OPS = "ops"
-GROUPS = "groups"
-
-OP_LISTS = ("op_type", "op_bytes", "op_flops")
-GROUP_LISTS = tuple({"frequency": "group_frequency", "bytes": "group_bytes", "ops": "group_size"}[f] for f in FEATURES)
-LISTS = (*OP_LISTS, *GROUP_LISTS, "edge_src", "edge_dst")
+_FEATURE_LISTS = tuple(
+    {"frequency": "group_frequency", "bytes": "group_bytes", "ops": "group_size"}[f] for f in FEATURES
+)
 
 
 def read_graphs(table: Any, wanted: set[str | None]) -> dict[str, Graph]:
     """The graphs that are wanted, by their keys.
 
     Args:
-        table: columns `graph`, `graph_kind` and LISTS of a dataset, all rows: a graph stands in the first row that has
-            it, of whichever role.
+        table: columns `graph`, `graph_kind` and LIST_NAMES of all rows. A graph is in the first row that names it,
+            whatever the role.
         wanted: keys; None where a row has no graph.
 
     Raises:
@@ -43,7 +41,7 @@ def read_graphs(table: Any, wanted: set[str | None]) -> dict[str, Graph]:
         if key not in wanted or key in found:
             continue
         try:
-            found[key] = _graph(kind, {name: table[name][position] for name in LISTS})
+            found[key] = _graph(kind, {name: table[name][position] for name in LIST_NAMES})
         except BadInput as error:
             raise BadInput(f"graph {key[:12]}: {error}; build it anew (driple-build-dataset --rebuild)") from None
     missing = sorted(str(key) for key in wanted - set(found))
@@ -53,7 +51,7 @@ def read_graphs(table: Any, wanted: set[str | None]) -> dict[str, Graph]:
 
 
 def _graph(kind: str, cells: Mapping[str, Any]) -> Graph:
-    ends = [_numbers(cells, name, np.int64) for name in ("edge_src", "edge_dst")]
+    ends = [_numbers(cells, name, np.int64) for name in (column.name for column in EDGE_LISTS)]
     if ends[0].shape != ends[1].shape:
         raise BadInput(f"{len(ends[0])} beginnings of edges and {len(ends[1])} ends")
     edges = np.stack(ends, axis=1)
@@ -76,7 +74,7 @@ def _graph(kind: str, cells: Mapping[str, Any]) -> Graph:
         return graph
     if kind != GROUPS:
         raise BadInput(f"of kind {shown(kind)}: expected {OPS} or {GROUPS}")
-    columns = [_numbers(cells, name) for name in GROUP_LISTS]
+    columns = [_numbers(cells, name) for name in _FEATURE_LISTS]
     if len({len(column) for column in columns}) > 1:
         raise BadInput("its features have different numbers of groups")
     features = np.stack(columns, axis=1)

@@ -1,4 +1,4 @@
-"""Burst and idle of one series: pure, from samples to the numbers that docs/guides/metrics.md explains rule by rule."""
+"""Burst and idle durations of one series. docs/guides/metrics.md explains each rule."""
 
 from __future__ import annotations
 
@@ -7,19 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from driple.pipeline.bursts.spans import (
-    Grid,
-    Spans,
-    Weights,
-    grid,
-    spans_of,
-    typical,
-    without_flicker,
-    without_pauses,
-)
+from driple.contracts.metrics import BUSY, NETWORK
+from driple.pipeline.bursts.spans import Grid, Spans, Weights, grid, spans_of, typical, without_flicker, without_pauses
 from driple.pipeline.bursts.two_means import Split, split_without_tail
 from driple.pipeline.traces.refresh import Refresh, find_refresh, real_updates
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Samples, Series, usable
+from driple.pipeline.traces.series import LEVEL, FloatArray, Samples, Series, usable
 
 IDLE = "I"
 BURST_IDLE_BURST = "BIB"
@@ -27,70 +19,70 @@ BURST = "B"
 UNKNOWN = "?"
 
 FLICKER = 0.2
-"""A span that weighs less than this share of a typical one of its kind is flicker."""
+"""A span that weighs less than this share of a typical span of its label is flicker."""
 PAUSE = {NETWORK: 0.2, BUSY: 0.05, LEVEL: 0.0}
-"""A pause shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do. What lasts
-longer than this share of a step is no flicker either, where steps are known."""
+"""An idle span shorter than this share of the cycle does not end a burst: traffic pauses, processors hardly do. If the
+step is known, longer spans are not flicker."""
 PAUSE_OF_IDLE = 0.5
-"""Nor is a pause of more than this share of a typical idle span closed: idle may be as short as that."""
+"""Gaps of at least this share of the typical idle duration are never merged."""
 UNSURE = 2.5
-"""Up to so many samples, however, anything may be flicker."""
+"""A span of up to this many samples may always be flicker."""
 SEPARATION = 4.0
-"""Two levels are real where their means differ by so many standard deviations of the samples around them. The best
-split of a normal distribution reaches 2.6, that of a uniform one 3.5 ..."""
+"""Two levels are real if their means differ by this many standard deviations of the samples around them (the best split
+of a normal distribution reaches 2.6, of a uniform one 3.5) ..."""
 CONTRAST = {NETWORK: 0.2, BUSY: 0.5, LEVEL: 0.0}
-"""... or where idle is at most this share of burst, in series whose zero means rest."""
+"""... or if idle is at most this share of burst, in series whose zero means idle."""
 FLOOR = {NETWORK: 100_000.0, BUSY: 5.0, LEVEL: 0.0}
-"""Less than this (B/s, %) is rest, whatever its shape: keep-alives, housekeeping."""
+"""Less than this (B/s, %) is idle, whatever its shape: keep-alives, housekeeping."""
 PACKETS_FLOOR = 100.0
 """The same in packets a second."""
 ABSURD = 3.0
-"""Points further from the median than so many times all but the very furthest are absurd."""
+"""Outliers are this many times further from the median than all but the few furthest samples."""
 ABSURD_SHARE = 0.001
 FINEST = 2.0
-"""A duration of less than so many refresh periods is not resolved."""
+"""A duration of fewer refresh periods is not resolved."""
 FEW_BURSTS = 3
 
 
 @dataclass(frozen=True)
 class Bib:
-    """Burst and idle of one series. Durations in seconds, amounts in its unit; None where nothing can be said."""
+    """Burst-idle-burst metrics of one series. Durations in seconds, amounts in its unit; None if undetermined."""
 
     pattern: str
-    """`I` (at rest), `BIB` (burst, idle, burst), `B` (busy throughout), `?` (no data)."""
+    """`I` (idle throughout), `BIB` (burst, idle, burst), `B` (busy throughout), `?` (no data)."""
     burst_s: float | None = None
-    """Mean duration of whole bursts; of `B` the step or, where that is unknown, the time observed; of `I` 0."""
+    """Mean duration of whole bursts; of `B` the step or, if unknown, the observed time; of `I` 0."""
     idle_s: float | None = None
     burst_amount: float | None = None
-    """Mean value inside bursts, over time; of `I` 0."""
+    """Mean value during bursts; of `I` 0."""
     idle_amount: float | None = None
     bursts: int = 0
     """Whole bursts."""
     period_s: float | None = None
-    """From the beginning of one burst to that of the next, on average."""
+    """Mean time from the start of a burst to the start of the next."""
     refresh_s: float | None = None
-    """How often the value really changes, at best."""
+    """The refresh period of the source."""
     flags: tuple[str, ...] = ()
     burst_s_median: float | None = None
     burst_s_spread: float | None = None
-    """Between the quartiles; likewise below."""
+    """Interquartile range; likewise below."""
     idle_s_median: float | None = None
     idle_s_spread: float | None = None
     burst_amount_median: float | None = None
     burst_amount_spread: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values under the names of the fields."""
+        """JSON values by the names of the fields."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """How the numbers came about, for plots and for those who doubt them."""
+    """The metrics of a series with their intermediate results, for plots."""
 
     bib: Bib
     t_s: FloatArray
-    """Samples that were used: real updates, absurd points left out."""
+    """The samples that were used: updates of the source, without outliers."""
     value: FloatArray
     spans: Spans | None
     """None unless the pattern is BIB."""
@@ -98,17 +90,17 @@ class Analysis:
 
 
 def measure(series: Series, *, step_s: float | None = None) -> Bib:
-    """Burst and idle of a series.
+    """The metrics of a series.
 
     Args:
-        series: rates or levels; anything may be missing from it or wrong with it.
-        step_s: the training step where known, the better guide to the cycle than the series itself.
+        series: rates or levels; samples may be missing or wrong.
+        step_s: the training step if known. It gives the length of a cycle.
     """
     return analyse(series, step_s=step_s).bib
 
 
 def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
-    """As `measure`, with all that a plot needs."""
+    """Like `measure`, with the intermediate results."""
     step_s = step_s if step_s is not None and np.isfinite(step_s) and step_s > 0 else None
     samples = usable(series.t_s, series.value)
     flags = [*series.flags, *_count("nulls", samples.dropped)]
@@ -116,7 +108,7 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
         return Analysis(
             Bib(UNKNOWN, refresh_s=series.refresh_s, flags=(*flags, "no_data")), samples.t_s, samples.value, None, None
         )
-    # What a device stamps itself it has renewed: nothing of that is held, and least of all over a gap.
+    # Samples that a device stamps itself are never held.
     samples, refresh = _updated(samples, series.refresh_s or series.device_s, step_s)
     samples, ordered, absurd = _without_absurd(samples)
     flags += [*_count("absurd", absurd), *(["held"] if refresh.held else [])]
@@ -136,7 +128,7 @@ def analyse(series: Series, *, step_s: float | None = None) -> Analysis:
 
 
 def _updated(samples: Samples, known_s: float | None, step_s: float | None) -> tuple[Samples, Refresh]:
-    """Held values as the updates that they were. Of a rate from a counter that was seen to already."""
+    """Replaces held values by the updates of the source. Rates of counters are updates already."""
     if known_s is not None:
         return samples, Refresh(known_s, known_s > 1.5 * samples.period_s)
     refresh = find_refresh(samples.t_s, samples.value, step_s=step_s, period_s=samples.period_s)
@@ -147,7 +139,7 @@ def _updated(samples: Samples, known_s: float | None, step_s: float | None) -> t
 
 
 def _without_absurd(samples: Samples) -> tuple[Samples, FloatArray, int]:
-    """Without the very few points that are far beyond all others; also the rest in order of value."""
+    """Without the few extreme outliers; also the remaining values in order."""
     ordered = np.sort(samples.value)
     n = len(ordered)
     few = max(2 if n >= 200 else 1, int(n * ABSURD_SHARE))
@@ -164,7 +156,7 @@ def _without_absurd(samples: Samples) -> tuple[Samples, FloatArray, int]:
 
 
 def _spans(value: FloatArray, times: Grid, split: Split, kind: str, step_s: float | None) -> Spans:
-    """Bursts and idle spans, flicker merged as the kind of series allows."""
+    """Bursts and idle spans, with flicker merged by the rules of the kind of series."""
     pause = PAUSE[kind]
     never_s = max(pause * step_s, UNSURE * times.period_s) if pause and step_s is not None else np.inf
     spans = spans_of(value > split.threshold, times)
@@ -174,13 +166,13 @@ def _spans(value: FloatArray, times: Grid, split: Split, kind: str, step_s: floa
         idle_s, burst_s = (typical(spans.duration_s[which]) for which in (~spans.high, spans.high))
         cycle_s = step_s if step_s is not None else idle_s + burst_s
         spans = without_pauses(spans, min(pause * cycle_s, PAUSE_OF_IDLE * idle_s))
-    if kind == NETWORK:  # bursts are whole now: what is still small beside them is a crumb
+    if kind == NETWORK:  # bursts are merged now, so small spans between them are flicker
         spans = without_flicker(spans, weights, FLICKER, never_s)
     return spans
 
 
 def _separate(value: FloatArray, times: Grid, spans: Spans, kind: str, floor: float) -> bool:
-    """Whether there are two levels at all: one line with noise also has a best split."""
+    """Whether there are two levels: noise around one level has a best split, too."""
     if spans.high.all() or not spans.high.any():
         return False
     middle = float(value[0])
@@ -247,39 +239,29 @@ def _of_bursts(value: FloatArray, times: Grid, spans: Spans, refresh: Refresh, f
 def _of_flat(
     value: FloatArray, times: Grid, floor: float, refresh: Refresh, step_s: float | None, flags: list[str]
 ) -> Bib:
-    """One level: rest or burst by how high it is, for the step or for as long as was looked."""
+    """A series of one level: idle or busy for the whole step, or for the observed time."""
     level = float(np.average(value, weights=times.duration_s))
     length = step_s if step_s is not None else float(np.sum(times.duration_s))
     found = tuple(flags) if step_s is not None else (*flags, "duration_is_time_observed")
-    if level <= floor:
-        return Bib(
-            IDLE,
-            burst_s=0.0,
-            idle_s=length,
-            burst_amount=0.0,
-            idle_amount=level,
-            period_s=step_s,
-            refresh_s=refresh.period_s,
-            flags=found,
-        )
+    busy = level > floor
     return Bib(
-        BURST,
-        burst_s=length,
-        idle_s=0.0,
-        burst_amount=level,
+        BURST if busy else IDLE,
+        burst_s=length if busy else 0.0,
+        idle_s=0.0 if busy else length,
+        burst_amount=level if busy else 0.0,
+        idle_amount=None if busy else level,
         period_s=step_s,
         refresh_s=refresh.period_s,
         flags=found,
-        burst_amount_median=float(np.median(value)),
-        burst_amount_spread=_spread(value),
+        burst_amount_median=float(np.median(value)) if busy else None,
+        burst_amount_spread=_spread(value) if busy else None,
     )
 
 
 def _amounts(value: FloatArray, times: Grid, spans: Spans) -> tuple[FloatArray, FloatArray]:
-    """Mean value of each span, and the time that it was taken over.
+    """Mean value of each span, and the time over which it was taken.
 
-    A sample at an edge is part burst and part idle: it counts for the duration and, where there are others, not for the
-    amount.
+    Samples at the edges are part burst and part idle. They count for the amount only if a span has no others.
     """
     weighted = value * times.duration_s
     total, seconds = np.add.reduceat(weighted, spans.first), np.add.reduceat(times.duration_s, spans.first)
@@ -291,7 +273,7 @@ def _amounts(value: FloatArray, times: Grid, spans: Spans) -> tuple[FloatArray, 
 
 
 def _period(spans: Spans, burst_s: float | None, idle_s: float | None) -> float | None:
-    """Between beginnings that were seen, with nothing unknown in between."""
+    """The mean time between starts of bursts that were observed without a gap."""
     at = np.flatnonzero(spans.high[:-2] & spans.high[2:] & spans.whole[:-2] & spans.whole[1:-1])
     if len(at):
         return float(np.mean(spans.start_s[at + 2] - spans.start_s[at]))

@@ -1,4 +1,4 @@
-"""Series with their bursts shaded, as a picture."""
+"""Plots series with shaded bursts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) -> None:
-    """Writes a picture: a row for each series; bursts shaded, grey where they were cut, the threshold as a line.
+    """Writes a plot with a row for each series. Partial bursts are grey; a dashed line shows the threshold.
 
     Raises:
-        BadInput: matplotlib is not there, or the file's ending names no picture.
+        BadInput: matplotlib is not installed, or the suffix is not a format.
     """
     if path.suffix.lower() not in FORMATS:
         raise BadInput(f"--plot {path}: expected a name that ends in {', '.join(FORMATS)}")
@@ -36,7 +36,7 @@ def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) ->
     from matplotlib import pyplot
 
     shown = list(analysed)[:MAX_SERIES]
-    # One clock for all rows of a file, counted from its beginning: dates since 1970 help nobody here.
+    # All rows share one time axis that starts at zero.
     origin = min((float(analysis.t_s[0]) for _, analysis in shown if len(analysis.t_s)), default=0.0)
     figure, axes = pyplot.subplots(
         len(shown), 1, figsize=(11, 1.0 + 1.5 * len(shown)), sharex=True, squeeze=False, layout="constrained"
@@ -85,7 +85,7 @@ def described(analysis: Analysis) -> str:
 
 
 def _boxes(start: FloatArray, end: FloatArray) -> tuple[Any, Any, Any]:
-    """All spans as one filled shape: a thousand patches would take seconds."""
+    """All spans as one filled shape, which is faster than one patch each."""
     x = np.stack([start, start, end, end], axis=1).ravel() if len(start) else np.zeros(0)
     top = np.tile([0.0, 1.0, 1.0, 0.0], len(start))
     return x, np.zeros(len(x)), top
@@ -97,7 +97,7 @@ def _scale(value: FloatArray) -> tuple[float, str]:
 
 
 def _fewer(t_s: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least and greatest of each stretch, where there are more points than a picture can show."""
+    """Minima and maxima of intervals, if there are more points than a plot can show."""
     if len(t_s) <= _MAX_POINTS:
         return t_s, value
     starts = np.linspace(0, len(t_s), _MAX_POINTS // 2 + 1).astype(int)[:-1]
@@ -106,5 +106,5 @@ def _fewer(t_s: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _undated(path: Path) -> dict[str, Any]:
-    """Metadata that make the same input the same file."""
+    """Metadata without a date, so that the same input gives the same file."""
     return {"Software": None} if path.suffix.lower() == ".png" else {}

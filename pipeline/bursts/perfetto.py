@@ -1,4 +1,4 @@
-"""Series and their bursts as a Chrome trace, which ui.perfetto.dev and chrome://tracing show."""
+"""Writes series and their bursts as a Chrome trace for ui.perfetto.dev and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from driple.pipeline.traces.series import Series
 
 
 def write_perfetto(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) -> None:
-    """Writes a counter track of each series, and its bursts and idle spans as slices of a thread of the same name.
+    """Writes a counter track for each series, and its spans as slices of a thread of the same name.
 
     Raises:
         BadInput: the file cannot be written.
@@ -27,7 +27,7 @@ def write_perfetto(path: Path, title: str, analysed: Sequence[tuple[Series, Anal
 
 
 def events(title: str, analysed: Sequence[tuple[Series, Analysis]]) -> list[dict[str, Any]]:
-    """The events, with times in microseconds from the beginning of the earliest series."""
+    """The events, with times in microseconds from the start of the earliest series."""
     origin = min((float(a.t_s[0]) for _, a in analysed if len(a.t_s)), default=0.0)
     found: list[dict[str, Any]] = [{"ph": "M", "pid": 1, "name": "process_name", "args": {"name": title}}]
     for tid, (series, analysis) in enumerate(analysed, start=1):

@@ -1,7 +1,4 @@
-"""Spans: labels of samples to stretches of burst and idle, flicker merged, partial ones marked.
-
-All of it works on whole arrays: an hour at 100 Hz has 360 000 samples, a build has thousands of such series.
-"""
+"""Merges labelled samples to burst and idle spans. Works on whole arrays, because a build has thousands of series."""
 
 from __future__ import annotations
 
@@ -14,34 +11,34 @@ from numpy.typing import NDArray
 from driple.pipeline.traces.series import FloatArray, usual_interval
 
 GAP_PERIODS = 5.0
-"""Samples further apart than so many periods leave a gap: what happened there is unknown."""
+"""Samples further apart than this many periods leave a gap."""
 _IRREGULAR = 3.0
-"""Where times are irregular by nature, a gap is also more than so many times the interval that 95 % do not exceed."""
+"""A gap is also longer than this many times the 95 % quantile of the intervals, for irregular times."""
 DEVICE_GAP_PERIODS = 2.5
-"""Of a device that stamps its samples itself every longer interval is a gap, however many there are."""
+"""The same for a device that stamps its samples. There every longer interval is a gap."""
 _WITNESS = 2.0
 _PASSES = 64
 
 
 @dataclass(frozen=True)
 class Grid:
-    """When each sample begins and ends, and where nothing is known before it."""
+    """Start and end of each sample, and the gaps."""
 
     start_s: FloatArray
     end_s: FloatArray
     duration_s: FloatArray
     after_gap: NDArray[np.int64]
-    """Positions of samples before which there is a gap."""
+    """Positions of samples that follow a gap."""
     period_s: float
 
 
 def grid(t_s: FloatArray, period_s: float | None = None, device_s: float | None = None) -> Grid:
-    """A sample stands for the time since the one before; the first, and one after a gap, for the usual period.
+    """A sample stands for the time since the previous one; the first one and those after a gap for the usual period.
 
     Args:
-        t_s: when samples were taken.
-        period_s: the usual time between them, where it is known already.
-        device_s: the period of a device that stamps them itself.
+        t_s: times of the samples.
+        period_s: the usual time between them if known.
+        device_s: the sample period of a device that stamps them.
     """
     elapsed = np.diff(t_s)
     period = device_s or (period_s if period_s is not None else usual_interval(t_s))
@@ -59,7 +56,7 @@ def grid(t_s: FloatArray, period_s: float | None = None, device_s: float | None 
 
 @dataclass(frozen=True)
 class Spans:
-    """Stretches of samples of one label, in order."""
+    """Consecutive samples of one label, in order."""
 
     first: NDArray[np.int64]
     """Position of its first sample."""
@@ -68,11 +65,11 @@ class Spans:
     start_s: FloatArray
     end_s: FloatArray
     after_gap: NDArray[np.bool_]
-    """Whether nothing is known before it."""
+    """Whether it follows a gap."""
 
     @cached_property
     def whole(self) -> NDArray[np.bool_]:
-        """False for the first and the last of all, and for those beside a gap: nobody saw where they began or ended."""
+        """False for the first and last span and those next to a gap: their start or end was not observed."""
         if not len(self.first):
             return np.zeros(0, dtype=bool)
         cut = np.r_[True, self.after_gap[1:], True]
@@ -80,11 +77,11 @@ class Spans:
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """How long each lasts."""
+        """The duration of each span."""
         return self.end_s - self.start_s
 
     def flipped(self, flip: NDArray[np.bool_]) -> Spans:
-        """With some of them turned over, and so one with their neighbours."""
+        """With the labels of some spans inverted, which merges them with their neighbours."""
         if not flip.any():
             return self
         high = self.high ^ flip
@@ -101,7 +98,7 @@ class Spans:
 
 
 def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
-    """Stretches of equal labels; a gap ends one."""
+    """Spans of equal labels. A gap ends a span."""
     if not len(high):
         none: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         return Spans(none, none, high, times.start_s, times.end_s, high)
@@ -115,7 +112,7 @@ def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
 
 
 def typical(sizes: FloatArray) -> float:
-    """The size such that half of the whole is in parts of at least that size: flicker has numbers, but no weight."""
+    """The size such that spans of at least this size make up half of the total."""
     if not len(sizes):
         return 0.0
     ordered = np.sort(sizes)[::-1]
@@ -124,11 +121,11 @@ def typical(sizes: FloatArray) -> float:
 
 
 class Weights:
-    """What spans weigh: how far samples are from the other level, times how long; of a burst of traffic, its bytes."""
+    """Weights of spans: distance from the other level times duration. For a burst of traffic these are its bytes."""
 
     def __init__(self, value: FloatArray, times: Grid, levels: tuple[float, float], spans: Spans) -> None:
-        """`spans` are the finest that will be asked for: others must be made of them."""
-        # A sample after lost ones stands for their time too, but is no better a witness for that.
+        """`spans` are the finest spans; all others are unions of them."""
+        # A sample after lost samples stands for their time too, but is not more reliable for it.
         duration = np.minimum(times.duration_s, _WITNESS * times.period_s)
         excess = value - levels[0]
         excess *= duration
@@ -147,20 +144,14 @@ class Weights:
 
 
 def without_flicker(spans: Spans, weights: Weights, share: float, never_s: float) -> Spans:
-    """Turns over spans that weigh less than `share` of what is typical of their kind, the lightest of neighbours first.
+    """Inverts spans that weigh less than `share` of the typical weight, the lightest of neighbours first.
 
-    A spike of noise is brief and goes half the way; a pause is brief; both weigh little beside what they interrupt.
-
-    Args:
-        spans: as the threshold made them.
-        weights: of spans.
-        share: of the typical weight.
-        never_s: a span of this or more is no flicker, whatever it weighs.
+    Spans of at least `never_s` are not flicker, whatever they weigh.
     """
     weight = weights.of(spans)
     idle, burst = (share * typical(weight[which]) for which in (~spans.high, spans.high))
     for _ in range(_PASSES):
-        beside = np.where(spans.whole, weight, np.inf)  # of one that was cut nobody knows what it weighed
+        beside = np.where(spans.whole, weight, np.inf)  # the weight of a partial span is unknown
         before, after = np.r_[np.inf, beside[:-1]], np.r_[beside[1:], np.inf]
         light = (weight < np.where(spans.high, burst, idle)) & (spans.duration_s < never_s)
         flip = spans.whole & light & (weight <= before) & (weight < after)
@@ -172,5 +163,5 @@ def without_flicker(spans: Spans, weights: Weights, share: float, never_s: float
 
 
 def without_pauses(spans: Spans, limit_s: float) -> Spans:
-    """Closes idle spans shorter than a limit between two bursts."""
+    """Merges bursts that are separated by an idle span shorter than a limit."""
     return spans.flipped(spans.whole & ~spans.high & (spans.duration_s < limit_s))

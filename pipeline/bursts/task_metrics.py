@@ -1,4 +1,4 @@
-"""The 12 numbers of one task of a run."""
+"""The targets of one task of a run."""
 
 from __future__ import annotations
 
@@ -7,38 +7,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from driple.contracts.formats.trace import COUNTER, column_of
-from driple.contracts.metrics import AMOUNT, BURST, GPU, GPU_MEMORY, IDLE, NET_RX, NET_TX, RESOURCES, TARGETS, Resource
-from driple.contracts.setting import CPU
+from driple.contracts.formats.trace import COUNTER, column_of, units_per_amount
+from driple.contracts.metrics import AMOUNT, BURST, IDLE, RESOURCES, TARGETS, Resource
 from driple.pipeline.bursts.burst_metrics import Bib, measure
 from driple.pipeline.traces.load_run import Run
 from driple.pipeline.traces.rates import rate
-from driple.pipeline.traces.series import BUSY, NETWORK, Series
-from driple.pipeline.traces.task_flows import FLOWS_RX, FLOWS_TX
+from driple.pipeline.traces.series import Series
 
-_KIND = {GPU.key: BUSY, GPU_MEMORY.key: BUSY, NET_TX.key: NETWORK, NET_RX.key: NETWORK}
-_FLOWS = {NET_TX.key: FLOWS_TX, NET_RX.key: FLOWS_RX}
 _FIELD = {BURST.key: "burst_s", IDLE.key: "idle_s", AMOUNT.key: "burst_amount"}
-_NS_PER_PERCENT = 1e7
-"""Of one core: 10 ms of its time in a second."""
 
 
 @dataclass(frozen=True)
 class TaskMetrics:
-    """What one task did."""
+    """Targets and statistics of one task."""
 
     targets: Mapping[str, float | None]
-    """The 12 columns of contracts/metrics.py in their order; None where there is no such resource or nothing to say."""
+    """By column, in the order of contracts/metrics.py; None if it was not measured or cannot be determined."""
     bibs: Mapping[str, Bib | None]
-    """By resource; None where there is no such resource."""
+    """By resource; None if it was not measured."""
     step_s: float | None
     """Mean step time of the measured part; of a server that of its workers."""
     flags: tuple[str, ...]
-    """Of the task, and of its series with the resource in front."""
+    """Flags of the task, and flags of its series with the resource as prefix."""
 
 
 def step_time_s(run: Run, task: str) -> float | None:
-    """Mean time of a measured step, from one beginning to the next; of a server that of all workers."""
+    """Mean time from the start of a measured step to the next; of a server the mean over all workers."""
     trace = run.tasks[task]
     tables = [trace.steps] if trace.steps is not None else [t.steps for t in run.tasks.values() if t.steps is not None]
     times = [
@@ -47,21 +41,21 @@ def step_time_s(run: Run, task: str) -> float | None:
     return float(np.mean(times)) if times else None
 
 
-OTHER_VALUES: dict[str, Callable[[Run, str], float | None]] = {}
+OTHER_VALUES: dict[str, Callable[[Run, str], float | None]] = {"step_s": step_time_s}
 """How to compute each target of contracts/metrics.py OTHER_TARGETS, by column, from a run and the name of a task."""
 
 
 def resource_series(run: Run, task: str) -> dict[str, Series | None]:
-    """The series of each resource by its key, in the measured part; None where there is no such resource.
+    """The series of each resource by its key, in the measured part; None if it was not measured.
 
-    On `device: cpu` utilisation is that of processors, 100 % being one core. Memory utilisation has no stand-in there:
-    hardware counters of memory traffic, where a machine has them, count bytes and know of no 100 %.
+    On `device: cpu` the utilisation is that of processors; 100 % is one core. Memory utilisation has no substitute
+    there: hardware counters of memory traffic count bytes, which are not a percentage of anything.
     """
     return {resource.key: _series(run, task, resource) for resource in RESOURCES}
 
 
 def task_metrics(run: Run, task: str) -> TaskMetrics:
-    """All that a row of a dataset needs to know of what a task did."""
+    """Targets, statistics and flags of a task."""
     step_s = step_time_s(run, task)
     bibs = {
         key: None if series is None else measure(series, step_s=step_s)
@@ -79,29 +73,24 @@ def task_metrics(run: Run, task: str) -> TaskMetrics:
 
 
 def targets(run: Run, task: str) -> dict[str, float | None]:
-    """The 12 columns of contracts/metrics.py and their values."""
+    """The targets of a task by column."""
     return dict(task_metrics(run, task).targets)
 
 
 def _series(run: Run, task: str, resource: Resource) -> Series | None:
     trace = run.tasks[task]
-    device = run.manifest.run.setting.device
     record = next(record for record in run.manifest.tasks if record.task == task)
-    column = column_of(resource, device)
-    name = column.name
-    if record.traffic_source == "flows":
-        name = _FLOWS.get(resource.key, name)
-    readings = trace.readings.get(name)
-    if readings is None or (device == CPU and resource is GPU_MEMORY):
+    column = column_of(resource, run.manifest.run.setting.device)
+    name = (resource.flow_column if record.traffic_source == "flows" else None) or column.name
+    readings, per_amount = trace.readings.get(name), units_per_amount(resource, column)
+    if readings is None or per_amount is None:
         return None
-    kind = _KIND[resource.key]
-    if column.kind != COUNTER:
-        value = readings.value.astype(np.float64)
-        whole = Series(name, readings.t_s, value, resource.amount_unit, kind, device_s=readings.device_s)
-        return whole.between(trace.window.start_s, trace.window.end_s)
-    per_unit = _NS_PER_PERCENT if resource is GPU else 1.0
-    limit = run.manifest.hosts[record.host].cores * 1e9 if resource is GPU else None
-    found = rate(readings.t_s, readings.value, limit_per_s=limit, step_s=step_time_s(run, task))
-    refresh_s = found.refresh.period_s
-    whole = Series(name, found.t_s, found.per_s / per_unit, resource.amount_unit, kind, refresh_s, found.flags)
+    if column.kind == COUNTER:
+        limit = run.manifest.hosts[record.host].cores * 1e9 if column.unit == "ns" else None
+        found = rate(readings.t_s, readings.value, limit_per_s=limit, step_s=step_time_s(run, task))
+        value = found.per_s / per_amount
+        whole = Series(name, found.t_s, value, resource.amount_unit, resource.kind, found.refresh.period_s, found.flags)
+    else:
+        value = readings.value.astype(np.float64) / per_amount
+        whole = Series(name, readings.t_s, value, resource.amount_unit, resource.kind, device_s=readings.device_s)
     return whole.between(trace.window.start_s, trace.window.end_s)

@@ -1,8 +1,8 @@
-"""Exact 2-means of numbers: sorted, so that every possible split is a place, and the best of them is found directly.
+"""Exact 2-means of numbers.
 
-A split of sorted values into `k` low and `n - k` high ones leaves the least squared distance to the two means where
-`S_k^2 n / (k (n - k))` is greatest, with S_k the sum of the first k distances from the mean. Prefix sums give all of
-them at once.
+The squared distance to the two means of `k` low and `n - k` high values in sorted order is least where
+`S_k^2 n / (k (n - k))` is greatest, with S_k the sum of the first k distances from the overall mean. Prefix sums give
+all of them at once.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 from driple.pipeline.traces.series import FloatArray
 
 _TAIL = 1.5
-"""A value further from the low mean than so many times the median of the high cluster counts as one just there."""
+"""Values are limited to this many times the distance of the high cluster's median from the low mean."""
 _ROUNDS = 5
 _STAYS = 0.02
-"""A threshold that moves by less than this share of the distance between the means stays where it is."""
+"""Iterations end when the threshold moves by less than this share of the distance between the means."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Split:
     """Mean of the low cluster."""
     high: float
     threshold: float
-    """Values above it are of the high cluster; it lies half-way between two neighbouring values."""
+    """Values above it belong to the high cluster. It is half-way between two neighbouring values."""
     low_count: int
     high_count: int
     inertia: float
@@ -37,24 +37,24 @@ class Split:
 
 
 def two_means(values: FloatArray) -> Split | None:
-    """The best two clusters of finite numbers; None where there are no two different ones."""
+    """The best two clusters of finite numbers; None if all are equal."""
     return split_sorted(np.sort(np.asarray(values, dtype=np.float64)))
 
 
 def split_sorted(ordered: FloatArray) -> Split | None:
-    """`two_means` of values that are in order already."""
+    """`two_means` of sorted values."""
     n = len(ordered)
     if n < 2 or ordered[0] == ordered[-1]:
         return None
     pivot = float(ordered[n // 2])
-    centred = ordered - pivot  # squares of large numbers that differ little would lose the digits
+    centred = ordered - pivot  # avoids the loss of digits in squares of large numbers
     mean = float(np.mean(centred))
     centred -= mean
     below = np.cumsum(centred)[:-1]
     gain = np.square(below)
     gain *= _share(n)
     k = int(np.argmax(gain)) + 1
-    if ordered[k] == ordered[k - 1]:  # equal values cannot be told apart; the best split is there for rounding alone
+    if ordered[k] == ordered[k - 1]:  # a split between equal values, due to rounding
         gain[ordered[1:] == ordered[:-1]] = -1.0
         k = int(np.argmax(gain)) + 1
     low, high = float(below[k - 1]) / k, -float(below[k - 1]) / (n - k)
@@ -74,11 +74,11 @@ def _share(n: int) -> FloatArray:
 
 
 def split_without_tail(ordered: FloatArray) -> Split | None:
-    """2-means of sorted values whose upper tail is cut until it has no more say.
+    """2-means of sorted values with a limited upper tail.
 
-    Traffic has a heavy tail: a few samples at the link's rate draw the threshold up through the burst they belong to.
-    So values further up than twice the median of the high cluster are taken as just so high, and the split is made
-    again, until nothing is left to cut.
+    Traffic has a heavy tail: a few samples at the rate of the link move the threshold into the bursts they belong to.
+    So values above the low mean plus 1.5 times the distance to the median of the high cluster are set to that limit,
+    and the split is repeated until the threshold stays.
     """
     split = split_sorted(ordered)
     for _ in range(_ROUNDS):

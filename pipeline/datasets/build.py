@@ -1,65 +1,50 @@
-"""Run directories to datasets: what is there, what changed, what came of it.
+"""Builds datasets from run directories.
 
-A run whose run.json is the one that its rows were made of, by the same rules, is not worked on again. Rows whose run is
-no longer among the traces stay: traces are large and may be thrown away when their rows are made. Each dataset is
-written when the last of its runs is done, beside and then moved into place.
+A run is skipped if its rows were made from the same run.json by the same rules. Rows whose run is no longer among the
+traces stay: traces are large and may be deleted when their rows exist. Each dataset is written atomically when the
+last of its runs is done.
 """
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.folder_lock import only_one
+from driple.contracts.formats.dataset import LOOPBACK_FLAG, PUBLISHED, SPLITS, SUFFIX, split_column
+from driple.contracts.manifest import network_as_specified
 from driple.contracts.setting import Setting
+from driple.pipeline.data_frame import data_frame
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
-from driple.pipeline.datasets.dataset_file import PUBLISHED, Dataset, Row
-from driple.pipeline.datasets.engine import Engine, Pool, connected
-from driple.pipeline.datasets.run_rows import (
-    RULES_VERSION,
-    Outcome,
-    Request,
-    SetAside,
-    inputs_sha256,
-    read_manifest,
-    work,
-)
-from driple.pipeline.datasets.shared_facts import shared_metadata
-from driple.pipeline.datasets.splits import SPLITS, empty_sides
+from driple.pipeline.datasets.dataset_file import Dataset, Row
+from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
+from driple.pipeline.datasets.run_rows import RULES_VERSION, Outcome, Request, SetAside, inputs_sha256, work
+from driple.pipeline.datasets.splits import empty_sides
+from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
-MANIFEST = "run.json"
-_LEFTOVERS = {"job.json", "trace", "steps"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How datasets are built."""
-
-    output: Path
-    engine: Engine = field(default_factory=Engine)
-    rebuild: bool = False
-    """Work on unchanged runs too."""
-    prune: bool = False
-    """Drop rows whose run is no longer there, in the settings that have runs."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A run, or a graph of a published file, that gave no rows."""
+    """A run, or a graph of a published file, that was set aside."""
 
     run: str
-    """The folder, or the file, as the user named it."""
+    """The folder or file, as the user named it."""
     reason: str
     traceback: str | None = None
 
 
 @dataclass
 class SettingReport:
-    """What happened to one dataset. Counts are of rows."""
+    """Changes of one dataset. Counts are of rows."""
 
     setting: str
     file: str
@@ -72,218 +57,264 @@ class SettingReport:
     graphs: int = 0
     families: int = 0
     by_older_rules: int = 0
-    """Rows that rules of an earlier version made, from runs that are gone."""
+    """Rows that were made by an earlier version of the rules, from runs that are gone."""
     empty: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sides of each split on which there is no row."""
+    """Sides without rows, by split."""
     written: bool = False
 
 
 @dataclass
-class Report:
-    """What a build did."""
+class BuildResult:
+    """Result of a build."""
 
     found: int = 0
-    """Runs that were looked at."""
+    """Runs that were found."""
     computed: int = 0
-    """Runs that were worked on, well or not."""
+    """Runs that were processed, successfully or not."""
     settings: list[SettingReport] = field(default_factory=list)
     set_aside: list[LeftOut] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
-        """1 when not one run could be used."""
+        """1 if no run could be used."""
         return 1 if self.found and len(self.set_aside) >= self.found else 0
 
+    def to_frame(self) -> pd.DataFrame:
+        """A table with a row for each dataset."""
+        return data_frame(map(asdict, self.settings))
 
-Watch = Callable[[int, int, int], None]
-"""Told how many runs are done, of how many, and how many were set aside."""
+
+Progress = Callable[[int, int, int], None]
+"""Called with the numbers of runs that are done, of all runs, and of runs that were set aside."""
 
 
 @dataclass
 class _Run:
-    """A run that can be worked on."""
+    """A run that can be processed."""
 
     folder: Path
     run_id: str
     setting: str
     inputs_sha256: str
     started_s: float
+    loopback: bool
+    """Whether its tasks did not use the network of the setting."""
 
 
 @dataclass
 class _State:
-    """A dataset on its way."""
+    """A dataset that is being built."""
 
     report: SettingReport
     old: Dataset
     runs: dict[str, list[Row]]
-    """Rows by run, as they were."""
+    """Rows by run, before this build."""
     fresh: dict[str, Sequence[Row]] = field(default_factory=dict)
-    """Rows by run, of this build."""
+    """Rows by run, from this build."""
     gone: set[str] = field(default_factory=set)
-    """Runs whose rows go."""
+    """Runs whose rows are removed."""
     waiting: int = 0
-    """Runs that are still being worked on."""
+    """Runs that are not done yet."""
 
 
-def build(traces: Sequence[Path], options: Options, watch: Watch = lambda *_: None) -> Report:
-    """Builds the datasets of all runs below `traces`.
+def build_dataset(
+    traces: str | Path | Sequence[str | Path],
+    *,
+    output: str | Path = "datasets",
+    engine: str | Engine = LOCAL,
+    jobs: int | None = None,
+    rebuild: bool = False,
+    prune: bool = False,
+    include_loopback: bool = False,
+    progress: Progress = lambda *_: None,
+) -> BuildResult:
+    """Builds or updates the datasets of all runs below `traces`.
+
+    Args:
+        traces: one or more folders with run directories at any depth.
+        output: the folder of the datasets, `<setting>.parquet` each.
+        engine: `local`, `dask://host:port`, `ray://host:port` or `ray://auto`.
+        jobs: processes of the local engine; one per processor if None.
+        rebuild: process unchanged runs too.
+        prune: drop rows whose run is no longer among the traces, in the settings that have runs.
+        include_loopback: use runs whose tasks did not communicate over the network of the setting. Their rows have
+            the flag `loopback_network`. By default these runs are set aside.
+        progress: called after each run.
 
     Raises:
-        BadInput: there are no runs, the output cannot be used, or another build is at work on it.
-        DripleError: the engine is not there.
+        BadInput: there are no runs, the output cannot be used, or another build uses it.
+        DripleError: the engine is not available.
     """
-    report = Report()
-    runs = _look(traces, report)
-    with only_one(options.output, "driple-build-dataset"):
-        states = {name: _begin(name, options) for name in sorted({run.setting for run in runs})}
+    output = Path(output)
+    engine = parse(engine, jobs) if isinstance(engine, str) else engine
+    result = BuildResult()
+    roots = [traces] if isinstance(traces, (str, Path)) else traces
+    found = _look([Path(root) for root in roots], result)
+    runs = [run for run in found if include_loopback or not run.loopback]
+    unwanted = [run for run in found if run not in runs]
+    reason = "its tasks did not communicate over the network of the setting; --include-loopback uses it anyway"
+    result.set_aside += [LeftOut(str(run.folder), reason) for run in unwanted]
+    there = {run.run_id for run in runs} | {Path(left.run).name for left in result.set_aside}
+    with _locked(output):
+        states = {name: _begin(name, output) for name in sorted({run.setting for run in found})}
+        if prune:
+            _prune(states, there)
+        for run in unwanted:
+            states[run.setting].gone |= {run.run_id} & states[run.setting].runs.keys()
         changed = []
         for run in runs:
             state = states[run.setting]
-            if options.rebuild or not _unchanged(state.runs.get(run.run_id), run.inputs_sha256):
+            if rebuild or not _unchanged(state.runs.get(run.run_id), run.inputs_sha256, run.loopback):
                 changed.append(run)
                 state.waiting += 1
-        if options.prune:
-            _prune(states, {run.run_id for run in runs} | {Path(left.run).name for left in report.set_aside})
         for state in states.values():
             if not state.waiting:
-                _finish(state, report)
+                _finish(state, result)
         if changed:
-            with connected(options.engine) as pool:
-                _compute(changed, states, pool, report, watch)
-    report.set_aside.sort(key=lambda left: left.run)
-    report.settings.sort(key=lambda done: done.setting)
-    return report
+            with connected(engine) as pool:
+                _compute(changed, states, pool, result, progress)
+    result.set_aside.sort(key=lambda left: left.run)
+    result.settings.sort(key=lambda done: done.setting)
+    return result
 
 
-def build_published(paths: Sequence[Path], setting: Setting | None, options: Options) -> Report:
-    """Imports published datasets. What an earlier import gave to the same setting is replaced.
+def import_published(
+    files: Sequence[str | Path],
+    *,
+    setting: str | Setting | None = None,
+    output: str | Path = "datasets",
+    rebuild: bool = False,
+) -> BuildResult:
+    """Imports datasets that the authors of Driple published. Replaces earlier imports of the same settings.
+
+    Args:
+        files: the published files.
+        setting: the setting of the file if its name does not contain it.
+        output: the folder of the datasets.
+        rebuild: import unchanged rows too.
 
     Raises:
-        BadInput: a file that is no published dataset; nothing of the others is written then either.
+        BadInput: a file is not a published dataset; then nothing is written.
     """
-    imports = [published_datasets.load(path, setting, RULES_VERSION) for path in paths]
+    output = Path(output)
+    setting = Setting.parse(setting) if isinstance(setting, str) else setting
+    imports = [published_datasets.load(Path(path), setting, RULES_VERSION) for path in files]
     names = [str(found.setting) for found in imports]
     for name in names:
         if names.count(name) > 1:
             raise BadInput(f"two of the files are of {name}: a setting has one published dataset")
-    report = Report()
-    with only_one(options.output, "driple-build-dataset"):
-        for path, found in zip(paths, imports, strict=True):
-            state = _begin(str(found.setting), options)
-            report.found += len(found.rows) + len(found.left_out)
-            report.set_aside += [LeftOut(str(path), reason) for reason in found.left_out]
+    result = BuildResult()
+    with _locked(output):
+        for path, found in zip(files, imports, strict=True):
+            state = _begin(str(found.setting), output)
+            result.found += len(found.rows) + len(found.left_out)
+            result.set_aside += [LeftOut(str(path), reason) for reason in found.left_out]
             fresh = {row["run_id"]: [row] for row in found.rows}
             for key, rows in fresh.items():
-                if options.rebuild or not _unchanged(state.runs.get(key), rows[0]["inputs_sha256"]):
+                if rebuild or not _unchanged(state.runs.get(key), rows[0]["inputs_sha256"]):
                     state.fresh[key] = rows
             state.gone = {key for key, rows in state.runs.items() if _is_published(rows)} - fresh.keys()
             state.old.graphs.update(found.graphs)
-            _finish(state, report)
-    return report
+            _finish(state, result)
+    return result
 
 
-def find_runs(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Every run directory at or below `root`, with the reason where it is none that can be read."""
-    seen: set[tuple[int, int]] = set()
-
-    def walk(folder: Path) -> Iterator[tuple[Path, str | None]]:
+@contextmanager
+def _locked(output: Path) -> Iterator[None]:
+    """Locks the output folder. Removes what it created if nothing is written."""
+    created = [folder for folder in (output, *output.parents) if not folder.exists()]
+    with only_one(output, "driple-build-dataset"):
         try:
-            status = folder.stat()
-            entries = sorted(folder.iterdir())
-        except OSError as error:
-            yield folder, f"cannot be read: {error.strerror}"
-            return
-        if (status.st_dev, status.st_ino) in seen:  # a link that leads back
-            return
-        seen.add((status.st_dev, status.st_ino))
-        names = {entry.name for entry in entries}
-        if MANIFEST in names:
-            yield folder, None
-        elif names & _LEFTOVERS:
-            yield folder, f"{MANIFEST}: missing"
-        else:
-            for entry in entries:
-                if not entry.name.startswith(".") and entry.is_dir():
-                    yield from walk(entry)
-
-    return walk(root)
+            yield
+        finally:
+            if created and not any(path.name != ".lock" for path in output.iterdir()):
+                (output / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):
+                    for folder in created:
+                        folder.rmdir()
 
 
-def _look(traces: Sequence[Path], report: Report) -> list[_Run]:
-    """The runs that can be worked on, one of each identity; the others go into the report."""
+def _look(traces: Sequence[Path], result: BuildResult) -> list[_Run]:
+    """The runs that can be processed, one of each identity. The others are set aside."""
     chosen: dict[str, _Run] = {}
     for root in traces:
-        if not root.is_dir():
-            raise BadInput(f"{root}: {'not a folder' if root.exists() else 'no such folder'}")
         for folder, fault in find_runs(root):
-            report.found += 1
+            result.found += 1
             try:
                 if fault is not None:
                     raise CorruptRun(fault)
                 run = _glance(folder)
             except CorruptRun as error:
-                report.set_aside.append(LeftOut(str(folder), str(error).replace(f"{folder}/", "")))
+                result.set_aside.append(
+                    LeftOut(str(folder), str(error).replace(f"{folder}/", "").removeprefix(f"{folder}: "))
+                )
                 continue
-            except Exception as error:  # no run may stop the others, whatever its manifest holds
-                reason = f"unforeseen {type(error).__name__} in {MANIFEST}"
-                report.set_aside.append(LeftOut(str(folder), reason, traceback.format_exc()))
+            except Exception as error:  # one run must not stop the others
+                reason = f"unexpected {type(error).__name__} in {MANIFEST}"
+                result.set_aside.append(LeftOut(str(folder), reason, traceback.format_exc()))
                 continue
             other = chosen.setdefault(run.run_id, run)
             if other is not run:
                 later, earlier = sorted((run, other), key=lambda one: (one.started_s, str(one.folder)), reverse=True)
                 chosen[run.run_id] = later
                 reason = f"the same run as {later.folder}, which is used: it started later, or has the later name"
-                report.set_aside.append(LeftOut(str(earlier.folder), reason))
-    if not report.found:
+                result.set_aside.append(LeftOut(str(earlier.folder), reason))
+    if not result.found:
         where = ", ".join(map(str, traces))
-        raise BadInput(f"{where}: no run directories (a folder with {MANIFEST}) in it; driple-run makes them")
+        raise BadInput(f"{where}: no run directories (folders with {MANIFEST}); driple-run creates them")
     return sorted(chosen.values(), key=lambda run: (run.setting, run.run_id))
 
 
 def _glance(folder: Path) -> _Run:
     inputs = inputs_sha256(folder / MANIFEST)
-    manifest = read_manifest(folder)
-    return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, manifest.started_real_s or 0.0)
+    manifest = read_sealed(folder)
+    started, loopback = manifest.started_real_s or 0.0, not network_as_specified(manifest)
+    return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, started, loopback)
 
 
-def _begin(setting: str, options: Options) -> _State:
-    path = options.output / f"{setting}{files.SUFFIX}"
+def _begin(setting: str, output: Path) -> _State:
+    path = output / f"{setting}{SUFFIX}"
     old = files.read(path, setting) if path.exists() else Dataset(setting)
     return _State(SettingReport(setting, str(path)), old, old.runs())
 
 
-def _unchanged(rows: list[Row] | None, inputs: str) -> bool:
+def _unchanged(rows: list[Row] | None, inputs: str, loopback: bool = False) -> bool:
     return rows is not None and all(
-        (row["inputs_sha256"], row["rules_version"]) == (inputs, RULES_VERSION) for row in rows
+        (row["inputs_sha256"], row["rules_version"], LOOPBACK_FLAG in (row["flags"] or ()))
+        == (inputs, RULES_VERSION, loopback)
+        for row in rows
     )
 
 
-def _compute(runs: list[_Run], states: dict[str, _State], pool: Pool, report: Report, watch: Watch) -> None:
+def _compute(runs: list[_Run], states: dict[str, _State], pool: Pool, result: BuildResult, progress: Progress) -> None:
     by_folder = {str(run.folder.resolve()): run for run in runs}
     requests = [Request(folder, run.inputs_sha256) for folder, run in by_folder.items()]
-    watch(0, len(runs), len(report.set_aside))
+    progress(0, len(runs), len(result.set_aside))
     for request, outcome in pool.map(work, requests):
         run = by_folder[request.folder]
         state = states[run.setting]
-        report.computed += 1
-        _absorb(run, outcome, state, report)
-        watch(report.computed, len(runs), len(report.set_aside))
+        result.computed += 1
+        _absorb(run, outcome, state, result)
+        progress(result.computed, len(runs), len(result.set_aside))
         state.waiting -= 1
         if not state.waiting:
-            _finish(state, report)
+            _finish(state, result)
 
 
-def _absorb(run: _Run, outcome: Outcome | None, state: _State, report: Report) -> None:
+def _absorb(run: _Run, outcome: Outcome | None, state: _State, result: BuildResult) -> None:
     if outcome is None:
-        outcome = SetAside("the process that worked on it was killed, also when it had it alone (out of memory?)")
+        outcome = SetAside(
+            "the process that worked on it was killed, also when it processed this run alone (out of memory?)"
+        )
     if isinstance(outcome, SetAside):
-        kept = "; its rows of before stay" if run.run_id in state.runs else ""
-        report.set_aside.append(LeftOut(str(run.folder), outcome.reason + kept, outcome.traceback))
+        kept = "; its previous rows stay" if run.run_id in state.runs else ""
+        result.set_aside.append(LeftOut(str(run.folder), outcome.reason + kept, outcome.traceback))
         return
     if outcome.rules_version != RULES_VERSION:
         theirs = outcome.rules_version
-        raise DripleError(f"a worker has another driple (rules {theirs}, here {RULES_VERSION}): install the same one")
+        raise DripleError(
+            f"a worker has another driple (rules {theirs}, here {RULES_VERSION}): install the same version"
+        )
     for key, graph in outcome.graphs.items():
         state.old.graphs.setdefault(key, graph)
     state.fresh[run.run_id] = outcome.rows
@@ -298,22 +329,22 @@ def _is_published(rows: list[Row]) -> bool:
     return bool(rows[0]["provenance"] == PUBLISHED)
 
 
-def _finish(state: _State, report: Report) -> None:
+def _finish(state: _State, result: BuildResult) -> None:
     done = state.report
-    result = _merged(state)
-    if result.rows and (done.added or done.replaced or done.removed):
-        content = files.to_bytes(result, shared_metadata(result))
+    dataset = _merged(state)
+    if dataset.rows and (done.added or done.replaced or done.removed):
+        content = files.to_bytes(dataset, files.shared_metadata(dataset))
         done.written = files.put(content, Path(done.file))
     elif done.removed:
         Path(done.file).unlink(missing_ok=True)
-    if result.rows or done.removed:
-        report.settings.append(done)
-    # A build of many settings need not keep those that are done.
+    if dataset.rows or done.removed:
+        result.settings.append(done)
+    # Release the memory of datasets that are done.
     state.old, state.runs, state.fresh = Dataset(done.setting), {}, {}
 
 
 def _merged(state: _State) -> Dataset:
-    """The dataset as it becomes, counted."""
+    """The new dataset. Counts the changes."""
     done = state.report
     rows = [row for row in state.old.rows if row["run_id"] not in state.gone and row["run_id"] not in state.fresh]
     done.kept = len(rows)
@@ -329,5 +360,5 @@ def _merged(state: _State) -> Dataset:
     done.graphs = len({row["graph"] for row in rows})
     done.families = len({row["family"] for row in rows if row.get("family")})
     done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
-    done.empty = {split: empty_sides(row.get(f"split_{split}") for row in rows) for split in SPLITS}
+    done.empty = {split: empty_sides(row.get(split_column(split)) for row in rows) for split in SPLITS}
     return Dataset(done.setting, rows, state.old.graphs)

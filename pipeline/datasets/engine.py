@@ -1,7 +1,6 @@
-"""Where runs are worked on: processes of this machine, or a Dask or Ray cluster that is already there.
+"""Maps a function over items: in processes of this machine, or on a running Dask or Ray cluster, through joblib.
 
-joblib is the one interface. Results come in any order, each with the item it belongs to, and a result does not depend
-on where it was made.
+Results come in any order, each with its item. They do not depend on where they were computed.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, DripleError, shown
+from driple.pipeline.datasets.dataset_file import one_line
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -28,10 +28,10 @@ RAY = "ray"
 AUTO = "auto"
 GRAMMAR = "local, dask://host:port, ray://host:port or ray://auto"
 CONNECT_S = 10.0
-"""How long a cluster may take to answer, and then to show its first worker."""
+"""Time limit for a cluster to answer, and then to report a worker."""
 
 _ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
-# Names and not classes, because each lives in a library that may not be there: a process ended under its work.
+# Errors that mean that a worker process died. By name, because their libraries may not be installed.
 _DIED = {
     "TerminatedWorkerError", "BrokenProcessPool", "KilledWorker", "WorkerCrashedError", "RayActorError",
     "ActorDiedError", "OutOfMemoryError",
@@ -41,20 +41,20 @@ _LOST = {"CancelledError", "FutureCancelledError", "RaySystemError"}
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What the user chose."""
+    """The engine that the user chose."""
 
     kind: str = LOCAL
     address: str = ""
-    """`host:port` of a cluster, or `auto` for the Ray of this machine."""
+    """`host:port` of a cluster, or `auto` for Ray on this machine."""
     jobs: int = 1
-    """Processes of the local engine. With 1 the work is done in this process."""
+    """Processes of the local engine. With 1, this process does the work."""
 
 
 def parse(text: str, jobs: int | None = None) -> Engine:
     """Reads `--engine` and `--jobs`.
 
     Raises:
-        BadInput: another word, an address without a port, or jobs for a cluster, which has its own.
+        BadInput: an unknown engine, an address without a port, or jobs for a cluster.
     """
     kind, _, address = text.partition("://")
     if kind == LOCAL and "://" not in text:
@@ -69,14 +69,14 @@ def parse(text: str, jobs: int | None = None) -> Engine:
 
 
 class Pool:
-    """Somewhere to map a function."""
+    """Maps a function on an engine."""
 
     def __init__(self, parallel: Callable[..., Any], *, at_once: int | None = None) -> None:
         self._parallel = parallel
         self._at_once = at_once
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[T, R | None]]:
-        """Every item with its result, as they come; None where the work on it ends the process that does it."""
+        """Each item with its result, in any order; None if the item makes its process die."""
         left = dict(enumerate(items))
         try:
             for position, result in self._results(function, list(left.items())):
@@ -85,7 +85,7 @@ class Pool:
         except Exception as error:
             if type(error).__name__ not in _DIED:
                 raise _foreseen(error) from error
-            log.warning("a worker process ended under its work; the remaining %d run one at a time here", len(left))
+            log.warning("a worker process died; the remaining %d runs are processed one at a time", len(left))
         for item in left.values():
             yield item, _apart(function, item)
 
@@ -101,10 +101,10 @@ class Pool:
 
 @contextmanager
 def connected(engine: Engine) -> Iterator[Pool]:
-    """The engine, ready to work; let go of at the end.
+    """Connects to an engine, and disconnects at the end.
 
     Raises:
-        DripleError: the cluster is not there or has no workers, or its library is not installed.
+        DripleError: the cluster does not answer or has no workers, or its library is not installed.
     """
     opener = {LOCAL: _local, DASK: _dask, RAY: _ray}[engine.kind]
     with opener(engine) as pool:
@@ -129,7 +129,7 @@ def _dask(engine: Engine) -> Iterator[Pool]:
     try:
         client = distributed.Client(f"tcp://{engine.address}", timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise DripleError(f"dask://{engine.address} is not a Dask scheduler that answers: {_line(error)}") from None
+        raise DripleError(f"dask://{engine.address} is not a Dask scheduler that answers: {one_line(error)}") from None
     try:
         try:
             client.wait_for_workers(1, timeout=CONNECT_S)
@@ -153,14 +153,14 @@ def _ray(engine: Engine) -> Iterator[Pool]:
         ray.init(address=AUTO if auto else f"ray://{engine.address}", logging_level=logging.ERROR, log_to_driver=False)
     except (ConnectionError, TimeoutError, ValueError, RuntimeError, AssertionError) as error:
         remedy = "start one: ray start --head" if auto else "is its client server on (ray start --head)?"
-        raise DripleError(f"no Ray cluster at ray://{engine.address}: {_line(error)}; {remedy}") from None
+        raise DripleError(f"no Ray cluster at ray://{engine.address}: {one_line(error)}; {remedy}") from None
     try:
         ray_joblib.register_ray()
         workers = int(ray.cluster_resources().get("CPU", 0))
         if not workers:
             raise DripleError(f"the Ray cluster at ray://{engine.address} has no CPUs to work on")
         with joblib.parallel_config(backend="ray"):
-            # joblib gets a list and not a stream from this backend, so work goes in portions: for progress and memory.
+            # joblib gets a list, not a stream, from this backend. Portions bound the memory and show progress.
             yield Pool(joblib.Parallel(n_jobs=workers), at_once=max(64, 16 * workers))
     finally:
         ray.shutdown()
@@ -171,7 +171,7 @@ def _numbered(function: Callable[[T], R], number: int, item: T) -> tuple[int, R]
 
 
 def _apart(function: Callable[[T], R], item: T) -> R | None:
-    """The result of one item, in a process of its own; None if that ends too."""
+    """The result of one item, computed in a process of its own; None if that dies too."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -188,9 +188,9 @@ def _foreseen(error: Exception) -> Exception:
         return error
     if isinstance(error, ImportError):
         where = "here and on every worker of a cluster"
-        return DripleError(f"a worker cannot start ({_line(error)}): pip install 'driple[pipeline]' {where}")
+        return DripleError(f"a worker cannot start ({one_line(error)}): pip install 'driple[pipeline]' {where}")
     if isinstance(error, OSError) or type(error).__name__ in _LOST:
-        return DripleError(f"the connection to the cluster was lost: {_line(error)}")
+        return DripleError(f"the connection to the cluster was lost: {one_line(error)}")
     return error
 
 
@@ -209,15 +209,11 @@ def _address(text: str) -> tuple[str, int] | None:
 
 
 def _knock(engine: Engine) -> None:
-    """Finds out in one try, and says in one line, what the libraries would retry and log for half a minute."""
+    """Tries to connect once. The libraries would retry and log for half a minute."""
     found = _address(engine.address)
     assert found is not None
     try:
         socket.create_connection(found, timeout=CONNECT_S).close()
     except OSError as error:
-        reason = error.strerror or _line(error)
+        reason = error.strerror or one_line(error)
         raise DripleError(f"nothing answers at {engine.kind}://{engine.address}: {reason}") from None
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

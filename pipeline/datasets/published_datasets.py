@@ -2,11 +2,11 @@
 
 A file is `torch.save` of three dictionaries (adjacency, features, labels), each `train`, `val`, `test` -> list of
 batches: adjacency [B, N, N], features [B, N, 3] (tensor size, group size, node type), labels [B, 12] in the published
-order. It is a pickle, so it is read by torch's own restricted reader and by nothing else: a file that asks for
-anything but tensors and containers is refused.
+order. It is a pickle, so it is read only by torch's restricted reader: a file that contains anything but tensors and
+containers is refused.
 
-The graphs are grouped already, and the file says neither model nor task: those columns are null, and so is the
-architecture split. The units of the labels are not said either: every row has the flag `units_as_published`.
+The graphs are grouped already. The file names neither models nor tasks, so these columns and the architecture split
+are null. The units of the labels are unknown, so all rows have the flag `units_as_published`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats import dataset as dataset_format
 from driple.contracts.metrics import PUBLISHED_COLUMNS
 from driple.contracts.setting import Setting
-from driple.pipeline.datasets.dataset_file import GROUPS, PUBLISHED, Graph, Row, graph_key
-from driple.pipeline.datasets.splits import SIDES
-
-UNITS_FLAG = "units_as_published"
-SYMMETRISED_FLAG = "adjacency_symmetrised"
-SELF_LOOPS_FLAG = "self_loops_dropped"
-WEIGHTS_FLAG = "edge_weights_dropped"
+from driple.pipeline.datasets.dataset_file import Graph, Row, graph_key
 
 EXPECTED = "expected three dictionaries (adjacency, features, labels) of train, val, test -> list of tensors"
 _UNSUPPORTED = re.compile(r"GLOBAL (\S+)|(?:class|function|type) (\S+)")
@@ -37,13 +32,13 @@ _UNSUPPORTED = re.compile(r"GLOBAL (\S+)|(?:class|function|type) (\S+)")
 
 @dataclass
 class Import:
-    """What a file held."""
+    """The content of a published file."""
 
     setting: Setting
     rows: list[Row] = field(default_factory=list)
     graphs: dict[str, Graph] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    """Graphs that cannot be used, each with its place and reason."""
+    """Graphs that cannot be used, with place and reason."""
 
 
 def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
@@ -51,11 +46,11 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
 
     Args:
         path: the file.
-        setting: None to take it from the file's name.
+        setting: taken from the name of the file if None.
         rules_version: written into every row.
 
     Raises:
-        BadInput: no such file, another kind of file, or one that wants to run something.
+        BadInput: the file is missing, of another kind, or contains code.
         DripleError: torch is not installed.
     """
     if setting is None:
@@ -68,7 +63,7 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
     found = Import(setting)
     digest = _sha256(path)
     adjacency, features, labels = _three(path, _load(path))
-    for side in SIDES:
+    for side in dataset_format.SIDES:
         number = 0
         for batch, tensors in enumerate(_batches(path, side, adjacency, features, labels)):
             for matrix, feature, label in zip(*_arrays(path, f"{side}[{batch}]", tensors), strict=True):
@@ -79,26 +74,26 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
                 except ValueError as error:
                     found.left_out.append(f"{name}: {error}")
                     continue
-                key = graph_key(GROUPS, graph)
+                key = graph_key(dataset_format.GROUPS, graph)
                 found.graphs[key] = graph
                 found.rows.append(
                     {
                         "setting": str(setting),
                         "run_id": name,
-                        "provenance": PUBLISHED,
+                        "provenance": dataset_format.PUBLISHED,
                         "inputs_sha256": digest,
                         "rules_version": rules_version,
                         "graph": key,
-                        "graph_kind": GROUPS,
+                        "graph_kind": dataset_format.GROUPS,
                         "nodes": len(feature),
                         "edges": len(graph["edge_src"]),
-                        "flags": [UNITS_FLAG, *flags],
+                        "flags": [dataset_format.UNITS_FLAG, *flags],
                         "split_random": side,
                         **{column: float(value) for column, value in zip(PUBLISHED_COLUMNS, label, strict=True)},
                     }
                 )
     if not found.rows:
-        raise BadInput(f"{path}: holds no graphs that can be used")
+        raise BadInput(f"{path}: holds no usable graphs")
     return found
 
 
@@ -118,10 +113,8 @@ def _load(path: Path) -> Any:
         if match is None:
             raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short") from None
         wants = next(group for group in match.groups() if group).rstrip(".,`'\"")
-        raise BadInput(
-            f"{path}: refused: it asks to run {shown(wants)}, and a dataset holds tensors and nothing else"
-        ) from None
-    except Exception as error:  # whatever a broken pickle or zip makes torch stumble over, the file is at fault
+        raise BadInput(f"{path}: refused: it would run {shown(wants)}; a dataset may contain tensors only") from None
+    except Exception as error:  # torch raises many kinds of errors for a broken file
         raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})") from None
 
 
@@ -136,7 +129,7 @@ def _three(path: Path, value: Any) -> Sequence[dict[str, Any]]:
     if not shape_is_right:
         raise BadInput(f"{path}: not a published dataset: {EXPECTED}, got {_described(value)}")
     for part, name in zip(value, ("adjacency", "features", "labels"), strict=True):
-        wrong = [side for side in SIDES if not isinstance(part.get(side), (list, tuple))]
+        wrong = [side for side in dataset_format.SIDES if not isinstance(part.get(side), (list, tuple))]
         if wrong:
             raise BadInput(f"{path}: not a published dataset: {EXPECTED}, but {name} has no list {wrong[0]!r}")
     return list(value)
@@ -150,7 +143,7 @@ def _batches(path: Path, side: str, *parts: dict[str, Any]) -> Iterator[tuple[An
 
 
 def _arrays(path: Path, place: str, tensors: Sequence[Any]) -> Sequence[Any]:
-    """The three tensors of a batch as checked numpy arrays."""
+    """The three tensors of a batch as numpy arrays, after checks."""
     import torch
 
     for tensor in tensors:
@@ -179,11 +172,11 @@ def _graph(matrix: Any, feature: Any) -> tuple[dict[str, Any], list[str]]:
     flags = []
     there = matrix != 0
     if (matrix[there] != 1).any():
-        flags.append(WEIGHTS_FLAG)
+        flags.append(dataset_format.WEIGHTS_FLAG)
     if there.diagonal().any():
-        flags.append(SELF_LOOPS_FLAG)
+        flags.append(dataset_format.SELF_LOOPS_FLAG)
     if (there != there.T).any():
-        flags.append(SYMMETRISED_FLAG)
+        flags.append(dataset_format.SYMMETRISED_FLAG)
     src, dst = np.nonzero(np.triu(there | there.T, k=1))
     graph = {
         "group_bytes": feature[:, 0].copy(),

@@ -1,6 +1,6 @@
-"""One run directory to the rows of its tasks, or to the reason why it cannot be used.
+"""Converts a run directory to the rows of its tasks, or to the reason why it cannot be used.
 
-This is what an engine maps over runs: a function of a folder, whose result is plain values and small arrays.
+An engine maps `work` over the runs, possibly in other processes or on other machines.
 """
 
 from __future__ import annotations
@@ -11,35 +11,39 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, MEASURED, OPS, SIMULATED
 from driple.contracts.json_values import read_json_file, to_plain
-from driple.contracts.manifest import SEALED, Manifest, TaskRecord
+from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.zoo import MODELS
-from driple.pipeline.datasets.dataset_file import MEASURED, OPS, SIMULATED, Graph, Row, check, graph_key
+from driple.pipeline.datasets.dataset_file import Graph, Row, check, graph_key, one_line
 from driple.pipeline.datasets.splits import architecture_side, random_side
 
 if TYPE_CHECKING:
     from driple.pipeline.traces.load_run import Run
 
 RULES_VERSION = 3
-"""Of all that turns a run into rows: metrics, graphs, splits. A higher one recomputes every run that is still there."""
+"""Version of the rules for metrics, graphs and splits. An increase recomputes all runs whose traces still exist."""
 
 WORKER = "worker"
+_STATISTICS = (
+    *("pattern", "bursts", "burst_s_median", "burst_s_spread", "idle_s_median", "idle_s_spread"),
+    *("period_s", "refresh_s"),
+)
 SIMULATED_KIND = "simulated"
-"""Kind of a host whose tasks did not run but were computed."""
+"""Kind of a host whose tasks were simulated."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A run to be worked on."""
+    """A run to be processed."""
 
     folder: str
     """Absolute, and the same on every worker of a cluster."""
@@ -49,7 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class RunRows:
-    """What a run gave."""
+    """The rows of a run."""
 
     rows: tuple[Row, ...]
     graphs: Mapping[str, Graph]
@@ -58,21 +62,21 @@ class RunRows:
 
 @dataclass(frozen=True)
 class SetAside:
-    """Why a run gave nothing."""
+    """Why a run gave no rows."""
 
     reason: str
     traceback: str | None = None
-    """Where the reason is one that nobody foresaw."""
+    """Only for unexpected errors."""
 
 
 Outcome = RunRows | SetAside
 
 
 def work(request: Request) -> Outcome:
-    """Rows of a run. Never raises for what is wrong with it: one run must not stop the others.
+    """The rows of a run. Faults of the run are returned, not raised, so that one run does not stop the others.
 
     Raises:
-        ImportError: a library is missing, which is not the run's fault.
+        ImportError: a library is missing.
     """
     try:
         return rows_of(Path(request.folder), request.inputs_sha256)
@@ -82,16 +86,16 @@ def work(request: Request) -> Outcome:
         return SetAside(_without(request.folder, f"{error.filename or 'a file'}: {error.strerror or error}"))
     except ImportError:
         raise
-    except Exception as error:  # a file that no rule foresaw; said as what it is, with the place
+    except Exception as error:  # a fault that no rule covers
         found = traceback.format_exc()
-        return SetAside(f"unforeseen {type(error).__name__}: {_one_line(error)}", found)
+        return SetAside(f"unexpected {type(error).__name__}: {one_line(error)}", found)
 
 
 def inputs_sha256(manifest: Path) -> str:
-    """The hash of a run's inputs: of run.json, which holds the checksums of all the others.
+    """The hash of run.json, which holds the checksums of all other files of the run.
 
     Raises:
-        CorruptRun: it is no regular file (a pipe would be read for ever) or cannot be read.
+        CorruptRun: it is not a regular file or cannot be read.
     """
     try:
         if not manifest.is_file():
@@ -101,36 +105,21 @@ def inputs_sha256(manifest: Path) -> str:
         raise CorruptRun(f"{manifest}: {error.strerror}") from None
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a run that was sealed.
-
-    Raises:
-        CorruptRun: there is none, it cannot be read, or the run did not end well.
-    """
-    manifest = Manifest.read(folder / "run.json")
-    if manifest.status != SEALED:
-        why = f": {manifest.failure}" if manifest.failure else ""
-        raise CorruptRun(f"the run is marked {manifest.status}{why}")
-    return manifest
-
-
 def rows_of(folder: Path, inputs: str) -> RunRows:
-    """A row for every task of the run.
+    """A row for each task of the run.
 
     Raises:
-        CorruptRun: anything about the folder is not as it should be.
+        CorruptRun: the run cannot be used.
     """
     from driple.pipeline.traces.load_run import load_run
 
     paths = RunPaths(folder.parent, "", folder.name)
     if not folder.is_dir():
-        raise CorruptRun("the worker does not see this folder: a cluster needs the traces at one path on every worker")
+        raise CorruptRun("the worker cannot see this folder: all workers of a cluster need the traces at the same path")
     if inputs_sha256(paths.manifest) != inputs:
-        raise CorruptRun("run.json changed while the dataset was built")
-    manifest = read_manifest(folder)
-    _check_files(folder, manifest)
-    _calm_arrow()
+        raise CorruptRun("run.json changed during the build")
     run = load_run(folder)
+    manifest = run.manifest
     graph, about = _graph(paths, manifest)
     shared = {**_identity(manifest), **_provenance(manifest, inputs), **about}
     job = read_json_file(paths.job, JobSpec.from_json)
@@ -140,17 +129,6 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
     except ValueError as error:
         raise CorruptRun(str(error)) from None
     return RunRows(rows, {about["graph"]: graph})
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    """Every file that the manifest names is an ordinary one inside the folder: a pipe would be read for ever."""
-    top = folder.resolve()
-    for name in manifest.checksums:
-        path = folder / name
-        if not path.resolve().is_relative_to(top):
-            raise CorruptRun(f"{name}: outside the run's folder")
-        if not path.is_file():
-            raise CorruptRun(f"{name}: {'not a regular file' if path.exists() else 'missing'}")
 
 
 def _identity(manifest: Manifest) -> Row:
@@ -223,32 +201,25 @@ def _metrics(run: Run, task: str) -> Row:
     from driple.pipeline.traces import background_load
 
     found = task_metrics(run, task)
-    beyond = background_load.foreign_cpu_pct(run, task)
+    beyond = background_load.background_cpu_pct(run, task)
     row: Row = {**found.targets, "step_s": found.step_s, "foreign_cpu_pct": beyond}
     for resource in RESOURCES:
         bib = found.bibs.get(resource.key)
         if bib is None:
             continue
         key, amount = resource.key, f"{resource.key}_burst_{resource.amount_suffix}"
-        row |= {
-            f"{key}_pattern": bib.pattern,
-            f"{key}_bursts": bib.bursts,
-            f"{key}_burst_s_median": bib.burst_s_median,
-            f"{key}_burst_s_spread": bib.burst_s_spread,
-            f"{key}_idle_s_median": bib.idle_s_median,
-            f"{key}_idle_s_spread": bib.idle_s_spread,
-            f"{amount}_median": bib.burst_amount_median,
-            f"{amount}_spread": bib.burst_amount_spread,
-            f"{key}_idle_{resource.amount_suffix}": bib.idle_amount,
-            f"{key}_period_s": bib.period_s,
-            f"{key}_refresh_s": bib.refresh_s,
-        }
-    busy = [background_load.FLAG] if beyond is not None and beyond > background_load.LIMIT_PCT else []
-    return {**row, "flags": [*busy, *found.flags]}
+        row |= {f"{key}_{name}": getattr(bib, name) for name in _STATISTICS}
+        row |= {f"{amount}_median": bib.burst_amount_median, f"{amount}_spread": bib.burst_amount_spread}
+        row[f"{key}_idle_{resource.amount_suffix}"] = bib.idle_amount
+    about_run = {
+        LOOPBACK_FLAG: not network_as_specified(run.manifest),
+        BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,
+    }
+    return {**row, "flags": [*(flag for flag, holds in about_run.items() if holds), *found.flags]}
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
-    """The worker's graph, which every row of the run has: a server serves this graph and has none of its own."""
+    """The worker's graph. The rows of servers have it too: they have none of their own."""
     path = paths.graph(WORKER)
     checksum = manifest.checksums.get(str(path.relative_to(paths.root)))
     if checksum is None:
@@ -260,7 +231,7 @@ def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
     return _GRAPHS[checksum]
 
 
-# By the checksum of their file: repetitions of a workload have the same one, and reading it is half of the work.
+# Graphs by the checksum of their file. Repetitions of a workload share it, and reading it is half of the work.
 _GRAPHS: dict[str, tuple[Graph, Row]] = {}
 _GRAPHS_KEPT = 64
 
@@ -292,22 +263,10 @@ def _read_graph(path: Path) -> tuple[Graph, Row]:
     return graph, about
 
 
-@lru_cache(maxsize=1)
-def _calm_arrow() -> None:
-    """One thread each: the processes of an engine are as many as there are processors."""
-    import pyarrow
-
-    pyarrow.set_cpu_count(1)
-
-
 def _json(value: Any) -> str:
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
 
 
 def _without(folder: str, text: str) -> str:
-    """The report names the folder once, in front."""
+    """The text without the folder, which the report shows in front of it."""
     return text.replace(f"{folder}/", "").replace(f"{folder}: ", "")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

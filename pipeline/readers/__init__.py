@@ -1,1 +1,1 @@
-"""What `driple-metrics` can read: one file a format, each to plain series."""
+"""Readers of the trace formats of driple-metrics, one module each."""

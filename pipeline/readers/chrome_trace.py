@@ -1,4 +1,4 @@
-"""Kineto and other Chrome traces: the time in which each device ran a kernel."""
+"""Reads Kineto and other Chrome traces: the time in which each device ran a kernel."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.readers.base import Source
-from driple.pipeline.traces.series import BUSY, FloatArray, Series
+from driple.contracts.metrics import BUSY
+from driple.pipeline.readers.base import Reader, Source, TraceInput
+from driple.pipeline.traces.series import FloatArray, Series
 
 KERNELS = ("kernel", "gpu_op")
 COPIES = ("gpu_memcpy", "gpu_memset")
 BIN_S = 0.001
-MAX_BINS = 2_000_000
+MAX_BINS = 20_000_000
+"""Of all series together: bounds the memory."""
 
 
-def read_chrome(path: Path) -> Source:
-    """Per device, the share of time with a kernel, and with a copy; of NCCL kernels also by themselves.
+def _recognises(given: TraceInput) -> bool:
+    return given.start[:2] == b"\x1f\x8b" or given.start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
 
-    Where no event has such a category, all complete events count as busy time of their process.
 
-    Raises:
-        BadInput: it is no JSON, holds no events, or none with a duration.
+def _read(given: TraceInput) -> Source:
+    """Per device, the share of time with a kernel, with a copy, and with an NCCL kernel.
+
+    If no event has such a category, all complete events count as busy time of their process.
     """
+    path = given.without_columns("a Chrome trace")
     events = _events(path)
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
     others: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -55,7 +59,7 @@ def read_chrome(path: Path) -> Source:
         raise BadInput(f"{path}: no complete events (ph X) with times and durations")
     start_s = min(span[0] for each in spans.values() for span in each)
     end_s = max(span[1] for each in spans.values() for span in each)
-    bin_s = max(BIN_S, (end_s - start_s) / MAX_BINS)
+    bin_s = max(BIN_S, (end_s - start_s) * len(spans) / MAX_BINS)
     found = tuple(
         Series(name, *_busy(each, start_s, end_s, bin_s), "%", BUSY, bin_s) for name, each in sorted(spans.items())
     )
@@ -78,7 +82,7 @@ def _events(path: Path) -> list[Any]:
         raise BadInput(f"{path}: not valid JSON (cut short?)") from None
     events = value.get("traceEvents") if isinstance(value, dict) else value
     if not isinstance(events, list):
-        raise BadInput(f"{path}: JSON, but no Chrome trace: no list {shown('traceEvents')}")
+        raise BadInput(f"{path}: JSON, but no Chrome trace: without a list {shown('traceEvents')}")
     return events
 
 
@@ -99,15 +103,18 @@ def _device(event: dict[str, Any]) -> Any:
 def _busy(
     spans: list[tuple[float, float]], start_s: float, end_s: float, bin_s: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The percentage of each bin in which at least one span was on; streams overlap."""
+    """The percentage of each bin that at least one span covers. Spans of several streams overlap."""
     edges = np.array(sorted(spans))
     reach = np.maximum.accumulate(edges[:, 1])
     begins = np.r_[True, edges[1:, 0] > reach[:-1]]
     first = edges[begins, 0]
     last = reach[np.r_[np.flatnonzero(begins)[1:] - 1, len(reach) - 1]]
     bins = start_s + bin_s * np.arange(int(np.ceil((end_s - start_s) / bin_s)) + 1)
-    # Busy time until each edge of a bin, by interpolation of the time that all spans before it took.
+    # Busy time until each edge of a bin, by interpolation.
     at = np.stack([first, last], axis=1).ravel()
     until: FloatArray = np.repeat(np.r_[0.0, np.cumsum(last - first)], 2)[1:-1]
     busy = np.interp(bins, at, until)
     return bins[1:] - start_s, 100.0 * np.diff(busy) / bin_s
+
+
+READER = Reader(_recognises, _read)

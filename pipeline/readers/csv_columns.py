@@ -1,16 +1,15 @@
-"""Any CSV, by naming its columns: of time, of values, of counters."""
+"""Reads any CSV by the names of its columns."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.readers.base import Source
+from driple.contracts.metrics import BUSY, NETWORK
+from driple.pipeline.readers.base import Reader, Source, TraceInput
 from driple.pipeline.readers.text_table import Table, numbers, seconds, unit_of
 from driple.pipeline.traces.rates import rate
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Series
+from driple.pipeline.traces.series import LEVEL, FloatArray, Series
 
 _TIME_NAMES = ("t_s", "time", "timestamp", "time_s", "t", "ts", "date", "datetime", "epoch", "seconds")
 _RATES = {"kb/s": 1e3, "rxkb/s": 1024.0, "txkb/s": 1024.0, "mb/s": 1e6, "gb/s": 1e9, "b/s": 1.0, "bytes/s": 1.0}
@@ -18,23 +17,24 @@ _BUSY_WORDS = ("%", "util", "busy", "pct", "percent")
 _NETWORK_WORDS = ("rx", "tx", "net", "bytes", "recv", "sent", "traffic")
 
 
-def read_plain(table: Table, time: str | None, values: Sequence[str], counters: Sequence[str]) -> Source:
-    """Series of named columns; of all numeric ones where none is named.
+def _read(given: TraceInput) -> Source:
+    """Series of the named columns, or of all numeric columns.
 
     Raises:
-        BadInput: a column is not there, holds no numbers, or no column looks like time.
+        BadInput: a column is missing or holds no numbers, or no column looks like time.
     """
-    time = time if time is not None else _time_column(table)
+    table, values, counters = given.table, given.values, given.counters
+    time = given.time if given.time is not None else _time_column(table)
     t_s = seconds(table.path, time, table.column(time))
     named = [*values, *counters]
     if not named:
         at = table.position(time)
         named = [name for i, name in enumerate(table.header) if i != at and _numeric(table, name)]
         if not named:
-            raise BadInput(f"{table.path}: no column of numbers beside {shown(time)}")
+            raise BadInput(f"{table.path}: no column of numbers besides {shown(time)}")
         values = named
     found = [_value(table, name, t_s) for name in values] + [_counter(table, name, t_s) for name in counters]
-    notes = (f"{table.left_out} lines not of the table, left out",) if table.left_out else ()
+    notes = (f"{table.left_out} lines not part of the table, left out",) if table.left_out else ()
     return Source("CSV", tuple(found), notes=notes)
 
 
@@ -74,3 +74,6 @@ def _counter(table: Table, name: str, t_s: FloatArray) -> Series:
     unit = "B/s" if network else "1/s"
     kind = NETWORK if network else LEVEL
     return Series(name, found.t_s, found.per_s, unit, kind, found.refresh.period_s, found.flags)
+
+
+READER = Reader(lambda _: True, _read)

@@ -1,67 +1,38 @@
-"""Our own traces: a single trace file, or a run directory."""
+"""Reads trace files of the sampler, and named columns of other Parquet files."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driple.contracts.errors import BadInput, CorruptRun, shown
-from driple.contracts.formats.trace import COUNTER, METADATA_KEY, SCHEMA_VERSION, TIME, TRACE_COLUMNS
-from driple.contracts.metrics import RESOURCES
-from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
-from driple.pipeline.readers.base import Source
-from driple.pipeline.traces.load_run import device_periods, load_run
+from driple.contracts.formats.trace import COUNTER, METADATA_KEY, NS_PER_PERCENT, TIME, TRACE_COLUMNS
+from driple.contracts.metrics import BUSY, NETWORK
+from driple.pipeline.readers.base import Reader, Source, TraceInput
+from driple.pipeline.traces.load_run import device_periods, read_parquet, trace_metadata
 from driple.pipeline.traces.rates import rate
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, Series
-
-_NS_PER_PERCENT = 1e7
+from driple.pipeline.traces.series import LEVEL, Series
 
 
-def read_run(folder: Path) -> Source:
-    """The resources of every task of a run, in its measured part.
+def read_trace(given: TraceInput) -> Source:
+    """All columns of a trace, counters as rates; of another Parquet file the named columns.
 
     Raises:
-        BadInput: it cannot be used; the message says why.
+        BadInput: it is not Parquet, or a column is missing or has no numbers.
     """
+    path, time, values, counters = given.path, given.time, given.values, given.counters
     try:
-        run = load_run(folder)
+        table = read_parquet(path)
+        ours = METADATA_KEY.encode() in (table.schema.metadata or {}) and "t_mono_ns" in table.column_names
+        metadata = trace_metadata(path, table) if ours else None
     except CorruptRun as error:
         raise BadInput(str(error)) from None
-    found, steps, notes = [], {}, []
-    for task, trace in run.tasks.items():
-        step_s = step_time_s(run, task)
-        for key, series in resource_series(run, task).items():
-            if series is None:
-                continue
-            name = f"{task}/{key}"
-            found.append(replace(series, name=name))
-            if step_s is not None:
-                steps[name] = step_s
-        if trace.steps is not None and step_s is not None:
-            notes.append(f"{task}: {len(trace.steps.step)} measured steps of {step_s:.4g} s")
-        notes += [f"{task}: {flag}" for flag in trace.flags]
-    missing = [r.title for r in RESOURCES if not any(s.name.endswith(f"/{r.key}") for s in found)]
-    if missing:
-        notes.append(f"not measured: {', '.join(missing)}")
-    return Source(f"run {run.manifest.run_id}", tuple(found), steps, tuple(notes))
-
-
-def read_trace(path: Path, values: list[str], counters: list[str], time: str | None) -> Source:
-    """Every column of a trace, counters as rates; of another Parquet file the columns that are named.
-
-    Raises:
-        BadInput: it is no Parquet, or not what it is taken for.
-    """
-    table = _table(path)
-    metadata = _metadata(path, table)
     known = {column.name: column for column in TRACE_COLUMNS}
     if metadata is None and time is None:
         raise BadInput(
-            f"{path}: Parquet, but none of our traces; name its columns with --time, --value and --counter "
+            f"{path}: Parquet, but not a trace of Driple; name its columns with --time, --value and --counter "
             f"(it has {', '.join(table.column_names)})"
         )
     time = time or "t_mono_ns"
@@ -82,10 +53,11 @@ def read_trace(path: Path, values: list[str], counters: list[str], time: str | N
         value = column.drop_null().to_numpy(zero_copy_only=False)
         unit = declared.unit if declared else ""
         if name in counters or (declared is not None and declared.kind == COUNTER and name not in values):
+            _floats(path, name, value)
             found.append(_rate(name, t_s[there], value, unit, (metadata or {}).get("processors")))
         else:
             kind = BUSY if unit == "%" else LEVEL
-            found.append(Series(name, t_s[there], value.astype(np.float64), unit, kind, device_s=devices.get(name)))
+            found.append(Series(name, t_s[there], _floats(path, name, value), unit, kind, device_s=devices.get(name)))
     return Source("driple trace" if metadata else "Parquet", tuple(found), notes=tuple(_quality(metadata or {})))
 
 
@@ -93,7 +65,7 @@ def _rate(name: str, t_s: Any, value: Any, unit: str, processors: Any) -> Series
     if unit == "ns":
         limit = processors * 1e9 if isinstance(processors, int) and processors > 0 else None
         found = rate(t_s, value, limit_per_s=limit)
-        share = found.per_s / _NS_PER_PERCENT
+        share = found.per_s / NS_PER_PERCENT
         return Series(name.replace("_ns", "_pct"), found.t_s, share, "%", BUSY, found.refresh.period_s, found.flags)
     found = rate(t_s, value)
     kind = NETWORK if unit in ("B", "packets") else LEVEL
@@ -101,36 +73,9 @@ def _rate(name: str, t_s: Any, value: Any, unit: str, processors: Any) -> Series
 
 
 def _base(name: str, known: Any) -> str:
-    """`nic_tx_bytes_1`, of a second interface, is a column like `nic_tx_bytes`."""
+    """The declared column: `nic_tx_bytes` for `nic_tx_bytes_1` of a second interface."""
     stem, _, last = name.rpartition("_")
     return stem if last.isdigit() and stem in known else name
-
-
-def _table(path: Path) -> Any:
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    try:
-        return parquet.read_table(path, use_threads=False)
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or 'not readable as Parquet (cut short?)'}") from None
-    except (pyarrow.ArrowException, ValueError):
-        raise BadInput(f"{path}: not readable as Parquet (cut short?)") from None
-
-
-def _metadata(path: Path, table: Any) -> dict[str, Any] | None:
-    text = (table.schema.metadata or {}).get(METADATA_KEY.encode())
-    if text is None or "t_mono_ns" not in table.column_names:
-        return None
-    try:
-        value = json.loads(text)
-        version = value.get("schema_version")
-    except (ValueError, AttributeError):
-        raise BadInput(f"{path}: its metadata {METADATA_KEY!r} is no JSON object") from None
-    if version != SCHEMA_VERSION:
-        raise BadInput(f"{path}: schema version {shown(version)}, this release reads {SCHEMA_VERSION}")
-    assert isinstance(value, dict)
-    return value
 
 
 def _present(path: Path, table: Any, name: str) -> str:
@@ -140,22 +85,27 @@ def _present(path: Path, table: Any, name: str) -> str:
 
 
 def _cells(path: Path, table: Any, name: str) -> Any:
-    column = table.column(_present(path, table, name)).combine_chunks()
+    return _floats(
+        path, name, table.column(_present(path, table, name)).combine_chunks().to_numpy(zero_copy_only=False)
+    )
+
+
+def _floats(path: Path, name: str, value: Any) -> Any:
     try:
-        return column.to_numpy(zero_copy_only=False).astype(np.float64)
+        return value.astype(np.float64)
     except (TypeError, ValueError):
-        raise BadInput(f"{path}: column {shown(name)} has no times in numbers") from None
+        raise BadInput(f"{path}: column {shown(name)} does not hold numbers") from None
 
 
 def _quality(metadata: dict[str, Any]) -> list[str]:
-    """How well it was sampled, in lines."""
+    """The sampling quality, in lines."""
     loop = metadata.get("loop", {})
     lines = []
     if isinstance(loop, dict) and "ticks" in loop:
         late = (loop.get("lateness_us") or {}).get("p99")
         lines.append(
             f"sampler: every {loop.get('asked_period_ms')} ms, {loop['ticks']} ticks, {loop.get('missed_ticks')} missed"
-            + (f", 99 % late by no more than {late / 1e3:.2g} ms" if isinstance(late, (int, float)) else "")
+            + (f", 99 % late by at most {late / 1e3:.2g} ms" if isinstance(late, (int, float)) else "")
         )
     sources = metadata.get("sources", {})
     for name, source in sources.items() if isinstance(sources, dict) else ():
@@ -169,3 +119,6 @@ def _quality(metadata: dict[str, Any]) -> list[str]:
                 + (f", refreshed more slowly: {', '.join(held)}" if held else "")
             )
     return lines
+
+
+READER = Reader(lambda given: given.start[:4] == b"PAR1", read_trace)

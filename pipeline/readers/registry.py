@@ -1,4 +1,4 @@
-"""Which reader a file is for, by what is in it and not by its name."""
+"""The trace readers. To add one, write a module with a `READER` and add it to READERS."""
 
 from __future__ import annotations
 
@@ -7,67 +7,41 @@ from dataclasses import replace
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.pipeline.readers.base import Source
-from driple.pipeline.readers.chrome_trace import read_chrome
-from driple.pipeline.readers.csv_columns import read_plain
-from driple.pipeline.readers.driple_trace import read_run, read_trace
-from driple.pipeline.readers.nvidia_smi import is_nvidia, read_nvidia
-from driple.pipeline.readers.text_table import read_table, read_text
+from driple.pipeline.readers import chrome_trace, csv_columns, driple_trace, nvidia_smi, run_directory
+from driple.pipeline.readers.base import Reader, Source, TraceInput
 from driple.pipeline.traces.series import Series
+
+READERS: tuple[Reader, ...] = (
+    run_directory.READER,
+    driple_trace.READER,
+    chrome_trace.READER,
+    nvidia_smi.READER,
+    csv_columns.READER,
+)
+"""The first reader that recognises an input reads it. The last one takes any text."""
 
 
 def read_source(path: Path, time: str | None, values: Sequence[str], counters: Sequence[str]) -> Source:
-    """Reads anything that we read.
+    """Reads a file or a run directory.
 
     Args:
-        path: a file, or a run directory.
-        time: the column of time, where the user names it.
+        path: the input.
+        time: the column of time, if the user names it.
         values: columns of rates and levels, likewise.
-        counters: columns that only grow, likewise.
+        counters: columns of counters, likewise.
 
     Raises:
         BadInput: it cannot be read, with the reason.
     """
-    source = _read(path, time, list(values), list(counters))
+    given = TraceInput(path, time, values, counters)
+    source = next(reader for reader in READERS if reader.recognises(given)).read(given)
     if not source.series:
-        raise BadInput(f"{path}: read as {source.what}, and no column has any values")
+        raise BadInput(f"{path}: read as {source.what}, but no column has values")
     return replace(source, series=_renamed(source))
 
 
-def _read(path: Path, time: str | None, values: list[str], counters: list[str]) -> Source:
-    named = bool(time or values or counters)
-    if path.is_dir():
-        if named:
-            raise BadInput(f"{path}: --time, --value and --counter are for files, not for a run")
-        return read_run(path)
-    start = _start(path)
-    if start[:4] == b"PAR1":
-        return read_trace(path, values, counters, time)
-    if start[:2] == b"\x1f\x8b" or start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        if named:
-            raise BadInput(f"{path}: --time, --value and --counter are for tables, not for a Chrome trace")
-        return read_chrome(path)
-    table = read_table(path, read_text(path))
-    if not named and is_nvidia(table):
-        return read_nvidia(table)
-    return read_plain(table, time, values, counters)
-
-
-def _start(path: Path) -> bytes:
-    try:
-        if path.exists() and not path.is_file():
-            raise BadInput(f"{path}: not a regular file")
-        with path.open("rb") as stream:
-            start = stream.read(64)
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    if not start.strip():
-        raise BadInput(f"{path}: empty")
-    return start
-
-
 def _renamed(source: Source) -> tuple[Series, ...]:
-    """Names once each: a header may have one twice."""
+    """The series with unique names: a header may contain a name twice."""
     seen: dict[str, int] = {}
     found = []
     for series in source.series:

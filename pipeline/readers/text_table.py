@@ -1,4 +1,4 @@
-"""Tables in text: lines to columns, whatever separates them; cells with units; times in many spellings."""
+"""Parses tables in text files: separators, cells with units, and times in many formats."""
 
 from __future__ import annotations
 
@@ -18,12 +18,8 @@ from driple.pipeline.traces.series import FloatArray
 MAX_BYTES = 2 << 30
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 _DATES = (
-    "%Y/%m/%d %H:%M:%S.%f",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y-%m-%d %H:%M:%S.%f",
-    "%Y-%m-%d %H:%M:%S",
-    "%Y-%m-%d %H:%M:%S UTC",
-    "%d/%m/%Y %H:%M:%S",
+    *("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S"),
+    *("%Y-%m-%d %H:%M:%S UTC", "%d/%m/%Y %H:%M:%S"),
 )
 _TIMES = ("%H:%M:%S.%f", "%H:%M:%S", "%I:%M:%S %p")
 
@@ -35,21 +31,21 @@ class Table:
     path: Path
     header: tuple[str, ...]
     rows: list[list[str]]
-    """As long as the header, each."""
+    """Each as long as the header."""
     left_out: int
-    """Lines of another length: a last one cut short, comments, repeated headers."""
+    """Number of lines of another length: a truncated last line, comments, repeated headers."""
 
     def column(self, name: str) -> list[str]:
-        """The cells of a column, named or by its number from 1.
+        """The cells of a column, by its name or by its number from 1.
 
         Raises:
-            BadInput: there is none; the message has the nearest, and all.
+            BadInput: there is no such column. The message suggests the nearest.
         """
         at = self.position(name)
         return [row[at] for row in self.rows]
 
     def position(self, name: str) -> int:
-        """Where a column is."""
+        """The position of a column."""
         wanted = _folded(name)
         names = [_folded(each) for each in self.header]
         if wanted in names:
@@ -62,10 +58,10 @@ class Table:
 
 
 def read_text(path: Path) -> str:
-    """A text file, of any of the encodings that tools write.
+    """The content of a text file in UTF-8 or UTF-16.
 
     Raises:
-        BadInput: it cannot be read, or is no text.
+        BadInput: it cannot be read, or is not text.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -76,15 +72,15 @@ def read_text(path: Path) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):  # PowerShell's redirection
         return data.decode("utf-16", errors="replace")
     if b"\x00" in data[:4096]:
-        raise BadInput(f"{path}: not text (and not Parquet): nothing that this command reads")
+        raise BadInput(f"{path}: not text (and not Parquet): not a format that this command reads")
     return data.decode("utf-8-sig", errors="replace")
 
 
 def read_table(path: Path, text: str) -> Table:
-    """A table with a header: separated by commas, semicolons, tabs or blanks, found from the header itself.
+    """A table with a header. The header shows the separator: commas, semicolons, tabs or blanks.
 
     Raises:
-        BadInput: there is no header with two columns, or no line that goes with it.
+        BadInput: there is no header with two columns, or no line that matches it.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
@@ -112,21 +108,21 @@ def _cells(lines: Sequence[str], delimiter: str | None) -> list[list[str]]:
 
 
 def numbers(cells: Sequence[str]) -> FloatArray:
-    """Numbers in cells, units behind them dropped; NaN where there is none: `[N/A]`, `-`, nothing."""
+    """The numbers of cells without their units; NaN if a cell has none: `[N/A]`, `-`, empty."""
     try:
-        return np.array(cells, dtype=np.float64)  # the common case, and by far the quickest
+        return np.array(cells, dtype=np.float64)  # the common case, and the fastest
     except ValueError:
         return np.array([number(cell) for cell in cells])
 
 
 def number(cell: str) -> float:
-    """The number that a cell begins with; NaN where it does not."""
+    """The number that a cell starts with; NaN if there is none."""
     found = _NUMBER.match(cell.strip())
     return float(re.sub("[_,]", "", found.group())) if found else math.nan
 
 
 def unit_of(cells: Sequence[str]) -> str:
-    """The unit that cells carry behind their numbers; empty where they carry none."""
+    """The unit after the numbers of cells; empty if there is none."""
     for cell in cells[:100]:
         found = _NUMBER.match(cell.strip())
         if found and (rest := cell.strip()[found.end() :].strip()):
@@ -137,17 +133,17 @@ def unit_of(cells: Sequence[str]) -> str:
 def seconds(path: Path, name: str, cells: Sequence[str]) -> FloatArray:
     """Times in seconds: numbers (of seconds, or of milli-, micro- or nanoseconds since 1970), or dates.
 
-    A time of day that falls back goes on the next day.
+    A time of day that decreases belongs to the next day.
 
     Raises:
-        BadInput: the first cell is no time.
+        BadInput: the first cell is not a time.
     """
     try:
         value = np.array(cells, dtype=np.float64)
     except ValueError:
         return _dates(path, name, cells)
     first = value[np.isfinite(value)][:1]
-    # Seconds since 1970 are below 1e11 until the year 5138; a monotonic clock in ns passes that after two minutes.
+    # Seconds since 1970 are below 1e11 until the year 5138; a monotonic clock in ns exceeds it after two minutes.
     scale = next((s for limit, s in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)) if len(first) and first[0] > limit), 1.0)
     suffix = _folded(name).rpartition("_")[2]
     scale = {"ns": 1e9, "us": 1e6, "ms": 1e3}.get(suffix, scale)
@@ -160,7 +156,7 @@ def _dates(path: Path, name: str, cells: Sequence[str]) -> FloatArray:
     iso = form is None and _iso(first) is not None
     if form is None and not iso:
         raise BadInput(f"{path}: column {shown(name)} has no times: {shown(first)}")
-    # The form may change from line to line: a whole second is often written without its fraction.
+    # The format may vary: a whole second is often written without its fraction.
     others = [form, *(_DATES if form in _DATES else _TIMES)] if form else []
     found = [
         _iso(cell) if iso else next((t for each in others if each and (t := _parsed(cell, each)) is not None), None)

@@ -1,4 +1,4 @@
-"""The page of datasets: what is in them, on which sides, where it came from and how good it is."""
+"""The report on datasets: content, splits, provenance and quality."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, SIDES, SIMULATED, SPLITS, SUFFIX, split_column
 from driple.contracts.metrics import TARGETS
-from driple.pipeline.datasets.dataset_file import SIMULATED, SUFFIX, Dataset, Row, read
+from driple.contracts.setting import Setting
+from driple.pipeline.datasets.dataset_file import Dataset, Row, read
 from driple.pipeline.datasets.run_rows import RULES_VERSION
-from driple.pipeline.datasets.splits import SIDES, SPLITS
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.charts import bars, histogram
 from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, median, percent, plain, size, summary, when
-from driple.pipeline.reports.page_layout import Report, Section, Watch
-from driple.pipeline.traces.background_load import FLAG
+from driple.pipeline.reports.page_layout import Page, Report, Section, Watch
 
 _WORKLOAD = (
     *("model", "family", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "strategy"),
@@ -27,7 +27,7 @@ _WORKLOAD = (
 
 
 def dataset_report(paths: Sequence[Path], root: Path, watch: Watch) -> Report:
-    """One page for all files. In a folder, a file that cannot be read is on the page; alone it is an error.
+    """One page for all files. A file of a folder that cannot be read is listed on the page.
 
     Raises:
         BadInput: the only file cannot be read.
@@ -133,7 +133,7 @@ def _families(rows: Sequence[Row]) -> Html:
             ]
         )
     if not cells:
-        return tag("p", "Families are not known: published rows do not name their models.")
+        return tag("p", "The families are unknown: published rows do not name their models.")
     return table("Counts by model family", head, cells, sortable=True)
 
 
@@ -141,7 +141,7 @@ def _splits(rows: Sequence[Row]) -> Html:
     cells = []
     for split in SPLITS:
         for side in (*SIDES, None):
-            mine = [row for row in rows if row.get(f"split_{split}") == side]
+            mine = [row for row in rows if row.get(split_column(split)) == side]
             if mine or side is not None:
                 share = percent(len(mine) / len(rows))
                 families = len({row.get("family") for row in mine} - {None})
@@ -184,11 +184,11 @@ def _repeatability(rows: Sequence[Row]) -> Html:
     counts = {len(runs) for runs in _runs_by_workload(rows).values()}
     known = {column: found for column, found in spreads.items() if found}
     if not known:
-        return tag("p", "No workload was run more than once, so what a repetition changes is not known.")
+        return tag("p", "No workload was run more than once, so the variation between repetitions is unknown.")
     most = max(len(found) for found in known.values())
     text = (
-        f"{counted(most, 'workload')} ran more than once (up to {max(counts)} times). The spread is the greatest minus"
-        " the least of the runs' means over workers, over their mean, halved. No prediction can be nearer for long."
+        f"{counted(most, 'workload')} ran more than once (up to {max(counts)} times). The half spread is half the range"
+        " of the runs' means over workers, divided by their mean. No prediction can be consistently closer."
     )
     series: dict[str, list[float | None]] = {
         "median of workloads": [median(found) for found in known.values()],
@@ -198,7 +198,7 @@ def _repeatability(rows: Sequence[Row]) -> Html:
 
 
 def repeatability(rows: Sequence[Row]) -> dict[str, list[float]]:
-    """Of each target the relative half spread between repetitions, a value for each workload that was repeated."""
+    """The relative half spread of each target between repetitions, one value for each repeated workload."""
     found: dict[str, list[float]] = {target.column: [] for target in TARGETS}
     for runs in _runs_by_workload([row for row in rows if row.get("role") == "worker"]).values():
         for column, spreads in found.items():
@@ -226,7 +226,7 @@ def _workloads(rows: Sequence[Row]) -> Html:
                 Cell(duration(step), step),
                 mine[0].get("nodes"),
                 Cell(plain(beyond), beyond),
-                *(mine[0].get(f"split_{split}") for split in SPLITS),
+                *(mine[0].get(split_column(split)) for split in SPLITS),
                 ", ".join(sorted(measured_tables.flag_counts(mine))),
             ]
         )
@@ -235,7 +235,7 @@ def _workloads(rows: Sequence[Row]) -> Html:
 
 
 def by_workload(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows of each workload; a published row, which names none, is one of its own."""
+    """Rows by workload. Each published row counts as a workload of its own."""
     found: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         key = tuple(row.get(name) for name in _WORKLOAD)
@@ -257,12 +257,12 @@ def _notes(dataset: Dataset) -> list[str]:
     kinds = {row.get("provenance") for row in rows}
     found = []
     if SIMULATED in kinds:
-        found.append(f"{dataset.setting}: simulated rows. A cost model made them; nobody measured them.")
+        found.append(f"{dataset.setting}: simulated rows: a cost model computed them.")
     if len(kinds) > 1:
-        found.append(f"{dataset.setting}: rows of more than one provenance; inspectors refuse a mixture.")
-    busy = {row["run_id"] for row in rows if FLAG in (row.get("flags") or ())}
+        found.append(f"{dataset.setting}: rows of more than one provenance; driple-train refuses a mixture.")
+    busy = {row["run_id"] for row in rows if BACKGROUND_LOAD_FLAG in (row.get("flags") or ())}
     if busy:
-        found.append(f"{dataset.setting}: {counted(len(busy), 'run')} measured on a machine with other work: again.")
+        found.append(f"{dataset.setting}: {counted(len(busy), 'run')} measured while other programs used the machine.")
     older = sum((row.get("rules_version") or 0) < RULES_VERSION for row in rows)
     if older:
         found.append(f"{dataset.setting}: {counted(older, 'row')} made by older rules.")
@@ -277,7 +277,25 @@ def _facts(path: Path, dataset: Dataset) -> dict[str, Any]:
         "graphs": len(dataset.graphs),
         **measured_tables.shared_facts(rows),
         "sides": {
-            split: {side: sum(row.get(f"split_{split}") == side for row in rows) for side in SIDES} for split in SPLITS
+            split: {side: sum(row.get(split_column(split)) == side for row in rows) for side in SIDES}
+            for split in SPLITS
         },
         "repeatability": {column: summary(found) for column, found in repeatability(rows).items()},
     }
+
+
+def _find(path: Path) -> Sequence[Path]:
+    if path.is_file():
+        return [path] if path.suffix == SUFFIX else []
+    return sorted(file for file in path.glob(f"*{SUFFIX}") if _is_setting(file.name.removesuffix(SUFFIX)))
+
+
+def _is_setting(name: str) -> bool:
+    try:
+        Setting.parse(name)
+    except BadSetting:
+        return False
+    return True
+
+
+PAGE = Page(f"a dataset (<setting>{SUFFIX}) or a folder of datasets", _find, dataset_report)

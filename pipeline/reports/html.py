@@ -1,4 +1,4 @@
-"""HTML that cannot be injected: whatever is not made here is text, and text is escaped."""
+"""HTML that is safe from injection: everything that this module did not create is escaped."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 
 
 class Html(str):
-    """Markup that was made by `tag`, so it is not escaped again. A plain `str` always is."""
+    """Markup created by `tag`, which is not escaped again. A `str` always is."""
 
     __slots__ = ()
 
 
 EMPTY = Html("")
 _WITHOUT_END = ("meta", "rect", "path", "line", "polyline")
-"""Elements that have no content here, of HTML and of SVG."""
+"""HTML and SVG elements without content."""
 _LONG = 60
-"""A fact with more letters has a line of its own."""
+"""A fact with more characters has its own line."""
 _TALL = 40
-"""A table with more rows scrolls up and down, too, and keeps its head in sight."""
+"""A table with more rows scrolls vertically below a fixed header."""
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
     """An element.
 
     Args:
-        name: of the element.
-        children: `Html` as it is, None not at all, everything else as text.
-        attributes: `class_` is `class`, `_` is `-`; None and False are left out, True stands without a value.
+        name: its name.
+        children: `Html` is inserted unchanged, None is skipped, everything else is text.
+        attributes: `class_` is `class`, `_` is `-`; None and False are skipped, True has no value.
     """
     head = name
     for key, value in attributes.items():
@@ -43,7 +43,7 @@ def tag(name: str, *children: object, **attributes: object) -> Html:
 
 
 def join(parts: Iterable[object], between: object = EMPTY) -> Html:
-    """Several things in a row."""
+    """Concatenates parts."""
     return Html(_markup(between).join(_markup(part) for part in parts if part is not None))
 
 
@@ -52,7 +52,7 @@ def _markup(part: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Control characters and lone surrogates are no characters of a document: shown, not passed on.
+    # Control characters and lone surrogates are not allowed in a document; show them escaped.
     shown = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
     return html.escape(shown, quote=True)
 

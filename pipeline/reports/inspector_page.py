@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import SIMULATED
+from driple.contracts.formats.inspector import FILE
 from driple.contracts.metrics import COLUMNS, RESOURCES, TARGETS
 from driple.contracts.setting import CPU
-from driple.pipeline.datasets.dataset_file import SIMULATED
 from driple.pipeline.reports.charts import Point, bars, lines, scatter
 from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.inspector_files import Files, Score, number, part, read_files, scores
 from driple.pipeline.reports.measured_tables import target_title
 from driple.pipeline.reports.number_text import UNKNOWN, amount, counted, duration, listed, percent, plain, with_unit
-from driple.pipeline.reports.page_layout import Report, Section, Watch
+from driple.pipeline.reports.page_layout import Page, Report, Section, Watch
 
 ITSELF = "inspector"
 OVERALL = "all"
@@ -309,3 +310,10 @@ def _workload(row: Mapping[str, str]) -> str:
     parts = [row.get("model"), row.get("update"), row.get("optimiser")]
     batch = f"b{row['batch_size']}" if row.get("batch_size") else None
     return " ".join(part for part in (parts[0], batch, *parts[1:]) if part) or str(row.get("run_ids"))
+
+
+def _find(path: Path) -> Sequence[Path]:
+    return [path] if (path / FILE).exists() else sorted(file.parent for file in path.glob(f"*/{FILE}"))
+
+
+PAGE = Page(f"an inspector (a folder with {FILE}) or a folder of inspectors", _find, inspector_report)

@@ -1,4 +1,4 @@
-"""What sweeps and datasets have in common: rows of tasks, their distributions, patterns, flags and quality."""
+"""Parts of the reports on sweeps and datasets: distributions, patterns, flags and quality of rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX, RESOURCES, TARGETS, Resource, Target
 from driple.contracts.setting import CPU
 from driple.pipeline.bursts.burst_metrics import BURST, BURST_IDLE_BURST, IDLE, UNKNOWN
@@ -15,24 +16,24 @@ from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.reports.charts import Point, histogram, scatter
 from driple.pipeline.reports.html import EMPTY, Html, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, percent, plain, summary, with_unit
-from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT
+from driple.pipeline.traces.background_load import LIMIT_PCT
 
 PATTERNS: Mapping[str, str] = {
     BURST_IDLE_BURST: "burst, idle, burst",
     BURST: "busy throughout",
-    IDLE: "at rest",
+    IDLE: "idle throughout",
     UNKNOWN: "no data",
 }
 _ROLES = {"worker": "workers", "ps": "parameter servers", None: "published rows"}
 
 
 def roles(rows: Sequence[Row]) -> list[str | None]:
-    """Those that there are, workers first."""
+    """The roles of the rows, workers first."""
     return [role for role in _ROLES if any(row.get("role") == role for row in rows)]
 
 
 def role_name(role: str | None) -> str:
-    """As people say it."""
+    """The name of a role."""
     return _ROLES.get(role, str(role))
 
 
@@ -42,7 +43,7 @@ def role_counts(rows: Sequence[Row]) -> str:
 
 
 def values(rows: Sequence[Row], column: str) -> list[float]:
-    """What a column says, where it says a number."""
+    """The numbers of a column."""
     return [float(row[column]) for row in rows if row.get(column) is not None and math.isfinite(row[column])]
 
 
@@ -67,7 +68,7 @@ def step_times(rows: Sequence[Row]) -> list[float]:
 
 
 def distributions(rows: Sequence[Row]) -> Html:
-    """Step times, then the 12 metrics of each role."""
+    """Histograms of step times and of the targets, by role."""
     times = step_times(rows)
     parts: list[object] = []
     if times:
@@ -77,11 +78,7 @@ def distributions(rows: Sequence[Row]) -> Html:
         cpu = all(row.get("device") == CPU for row in mine)
         known = [target for target in TARGETS if values(mine, target.column)]
         pictures = [
-            histogram(
-                target_title(target, cpu),
-                values(mine, target.column),
-                with_unit(target.unit),
-            )
+            histogram(target_title(target, cpu), values(mine, target.column), with_unit(target.unit))
             for target in known
         ]
         silent = [target.column for target in TARGETS if target not in known]
@@ -94,7 +91,7 @@ def distributions(rows: Sequence[Row]) -> Html:
 
 
 def cycles(rows: Sequence[Row]) -> Html:
-    """Burst and idle together against the step: an independent check of both, where a step has one burst."""
+    """Burst plus idle against the step time: a check of both if a step has one burst."""
     workers = [row for row in rows if row.get("role") == "worker"]
     pictures = []
     for resource in (NET_RX, NET_TX):
@@ -110,14 +107,14 @@ def cycles(rows: Sequence[Row]) -> Html:
     if not pictures:
         return tag("p", "No worker has both a step time and a burst pattern.")
     text = (
-        "A worker that receives once a step has one burst and one idle span in a step, so their sum should be the step"
-        " time, which was measured apart. Points below the line have more than one burst a step."
+        "A worker that receives once per step has one burst and one idle span per step, so their sum should be the step"
+        " time, which was measured independently. Points below the line have several bursts per step."
     )
     return join([tag("p", text), tag("div", *pictures, class_="grid")])
 
 
 def patterns(rows: Sequence[Row]) -> Html:
-    """How many rows of each role have which pattern."""
+    """The number of rows of each role and pattern."""
     cells = []
     for role in roles(rows):
         mine = [row for row in rows if row.get("role") == role]
@@ -131,17 +128,17 @@ def patterns(rows: Sequence[Row]) -> Html:
 
 
 def flag_counts(rows: Sequence[Row]) -> Counter[str]:
-    """Rows with each flag; numbers behind flags are dropped (`gaps:3` and `gaps:4` are both `gaps`)."""
+    """The number of rows with each flag, without the numbers of flags (`gaps:3` counts as `gaps`)."""
     return Counter(name for row in rows for name in sorted({flag_name(flag) for flag in row.get("flags") or ()}))
 
 
 def flag_name(flag: str) -> str:
-    """Without its number."""
+    """A flag without its number."""
     return ":".join(part for part in flag.split(":") if not part.replace(".", "", 1).isdigit())
 
 
 def quality(rows: Sequence[Row]) -> Html:
-    """Flags, what else ran on the machines, and how well clocks and ticks were kept."""
+    """Flags, background load, errors of clocks and missed samples."""
     count = flag_counts(rows)
     cells = [[name, number, percent(number / len(rows))] for name, number in count.most_common()]
     beyond = values(rows, "foreign_cpu_pct")
@@ -163,8 +160,8 @@ def quality(rows: Sequence[Row]) -> Html:
 
 
 def shared_facts(rows: Sequence[Row]) -> dict[str, Any]:
-    """The same for programs."""
-    spoilt = {row["run_id"] for row in rows if FLAG in (row.get("flags") or ())}
+    """The same as JSON values."""
+    spoilt = {row["run_id"] for row in rows if BACKGROUND_LOAD_FLAG in (row.get("flags") or ())}
     return {
         "runs": len({row["run_id"] for row in rows}),
         "rows": len(rows),
@@ -187,13 +184,13 @@ def _histogram(title: str, rows: Sequence[Row], column: str, unit: str) -> Html 
 
 
 def target_title(target: Target, cpu: bool) -> str:
-    """A target's title; on a machine without a GPU that of the CPU."""
+    """The title of a target; without a GPU, that of the CPU."""
     if target.resource is None or target.metric is None:
         return target.title
     return resource_title(target.resource, cpu, target.metric.title)
 
 
 def resource_title(resource: Resource, cpu: bool, metric: str = "") -> str:
-    """Its name; on `device: cpu` the GPU's columns are those of processors."""
+    """The title of a resource. On `device: cpu` the GPU columns hold processor time."""
     name = resource.title.replace("GPU util", "CPU util") if cpu else resource.title
     return f"{name}, {metric}" if metric else name

@@ -1,8 +1,9 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 
@@ -36,7 +37,7 @@ def with_unit(unit: str) -> Callable[[float], str]:
 
 
 def plain(value: float | None) -> str:
-    """Three digits, without an exponent where it can be helped."""
+    """Three digits, without an exponent if possible."""
     if value is None:
         return UNKNOWN
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
@@ -59,7 +60,7 @@ def size(count: float) -> str:
 
 
 def when(seconds: float | None) -> str | None:
-    """A moment since 1970, in UTC; None where it is not known or none."""
+    """A time in seconds since 1970 as UTC; None if it is unknown or invalid."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -72,23 +73,19 @@ def counted(number: int, what: str) -> str:
 
 
 def listed(names: Iterable[object], most: int = 12) -> str | None:
-    """Each once, in order; None for none."""
+    """The distinct names in order; None if there are none."""
     found = sorted({str(name) for name in names if name is not None})
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(found[:most]) + more if found else None
 
 
 def median(values: Sequence[float]) -> float | None:
-    """The middle one; None of none."""
-    ordered = sorted(values)
-    if not ordered:
-        return None
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    """The median; None if there are no values."""
+    return float(statistics.median(values)) if values else None
 
 
 def summary(values: Sequence[float]) -> dict[str, float | int | None]:
-    """For programs."""
+    """Statistics as JSON values."""
     return {
         "count": len(values),
         "least": min(values, default=None),

@@ -1,4 +1,4 @@
-"""The page: its skeleton, and what a report is made of."""
+"""The layout of a page, and the parts of a report."""
 
 from __future__ import annotations
 
@@ -7,54 +7,67 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from driple.pipeline.reports.html import EMPTY, Html, join, tag
 from driple.pipeline.reports.style import CSS, SCRIPT
 
 Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much."""
+"""Called with the name of the current work, how much of it is done, and the total."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page, with its entry in the list on top."""
+    """A part of a page, with an entry in the table of contents."""
 
     title: str
     body: Html
 
     @property
     def anchor(self) -> str:
-        """Its name in links."""
+        """Its target in links."""
         return anchor(self.title)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a page says, before it is a page."""
+    """The content of a page."""
 
     title: str
     sections: Sequence[Section]
     facts: Mapping[str, Any] = field(repr=False)
-    """The same for programs: plain JSON values."""
+    """The same for programs, as JSON values."""
     lead: Html = EMPTY
     """Under the title."""
     notes: Sequence[str] = ()
-    """What a reader must not overlook."""
+    """Warnings at the top of the page."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A kind of report."""
+
+    expected: str
+    """A description of its inputs, for error messages."""
+    find: Callable[[Path], Sequence[Path]]
+    """The inputs of this kind at a path; empty if there are none."""
+    make: Callable[[Sequence[Path], Path, Watch], Report]
+    """Makes the report of these inputs. The second argument is the path that the user gave."""
 
 
 def anchor(text: str) -> str:
-    """A text as a name for links: letters and digits only, whatever it holds."""
+    """A text as a target for links: letters and digits only."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "part"
 
 
 def notes(texts: Sequence[str]) -> Html:
-    """Sentences that stand out."""
+    """Highlighted sentences."""
     return join(tag("p", text, class_="note") for text in texts)
 
 
 def render(report: Report, title: str | None = None) -> str:
-    """The whole file. The same report gives the same bytes: no time and no place of the making is in it."""
+    """The HTML file. The same report gives the same bytes: it contains no time or place of its creation."""
     title = title or report.title
     links = [tag("li", tag("a", section.title, href=f"#{section.anchor}")) for section in report.sections]
     sections = [
@@ -68,7 +81,7 @@ def render(report: Report, title: str | None = None) -> str:
         tag("footer", "Made by driple-report. Everything is in this file; it loads nothing.", class_="soft"),
         tag("script", Html(SCRIPT)),
     )
-    # No source but these two blocks: a browser then refuses everything else, whatever the files of a run held.
+    # Allow these two blocks only, so that a browser refuses scripts that the files of a run may contain.
     policy = f"default-src 'none'; style-src {_hash(CSS)}; script-src {_hash(SCRIPT)}; base-uri 'none'"
     head = tag(
         "head",

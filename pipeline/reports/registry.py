@@ -1,61 +1,76 @@
-"""What a path is: a sweep, datasets or inspectors."""
+"""The kinds of reports. To add one, write a module with a `PAGE` and add it to PAGES."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from driple.contracts.errors import BadInput, BadSetting
-from driple.contracts.formats.inspector import FILE
-from driple.contracts.setting import Setting
-from driple.pipeline.datasets.build import find_runs
-from driple.pipeline.datasets.dataset_file import SUFFIX
-from driple.pipeline.reports.dataset_page import dataset_report
-from driple.pipeline.reports.inspector_page import inspector_report
-from driple.pipeline.reports.page_layout import Report, Watch
-from driple.pipeline.reports.sweep_page import sweep_report
+from driple.contracts.errors import BadInput
+from driple.contracts.run_dir import replacing
+from driple.pipeline.reports import dataset_page, inspector_page, sweep_page
+from driple.pipeline.reports.page_layout import Page, Report, Watch, render
 
-EXPECTED = (
-    "expected a sweep (a folder with run directories), a dataset (<setting>.parquet, or the folder of them) or an "
-    "inspector (a folder with inspector.json)"
-)
+PAGES: tuple[Page, ...] = (dataset_page.PAGE, inspector_page.PAGE, sweep_page.PAGE)
+"""The first kind that finds inputs at a path makes the report."""
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A report on disk."""
+
+    path: Path
+    title: str
+    facts: Mapping[str, Any] = field(repr=False)
+    """The content for programs, as JSON values."""
+    notes: Sequence[str]
+    """Warnings."""
+    size_bytes: int
+
+
+def write_report(
+    path: str | Path, *, output: str | Path | None = None, title: str | None = None, progress: Watch = lambda *_: None
+) -> WrittenReport:
+    """Writes a self-contained HTML page about a sweep, datasets or inspectors.
+
+    Args:
+        path: a folder of runs, a dataset or a folder of datasets, an inspector or a folder of inspectors.
+        output: the page; by default `report.html` in the folder, or next to the file.
+        title: the heading of the page.
+        progress: called during the work.
+
+    Raises:
+        BadInput: there is nothing to report on, or the page cannot be written.
+    """
+    path = Path(path)
+    output = Path(output) if output else path / "report.html" if path.is_dir() else path.with_suffix(".html")
+    if output.is_dir():
+        raise BadInput(f"--output {output}: a folder; expected the name of a file")
+    report = report_of(path, progress)
+    page = render(report, title)
+    try:
+        with replacing(output) as stream:
+            stream.write(page)
+    except OSError as error:
+        raise BadInput(f"{output}: cannot be written: {error.strerror}; give --output FILE.html") from None
+    return WrittenReport(output, title or report.title, report.facts, report.notes, len(page.encode()))
 
 
 def report_of(path: Path, watch: Watch) -> Report:
-    """The report of whatever is there.
+    """The report on the files at a path.
 
     Raises:
-        BadInput: nothing is there, it is nothing of ours, or the one file of it cannot be read.
+        BadInput: there is nothing to report on, or the only file cannot be read.
     """
-    if path.is_file():
-        if path.suffix != SUFFIX:
-            raise BadInput(f"{path}: {EXPECTED}")
-        return dataset_report([path], path, watch)
-    if not path.is_dir():
-        raise BadInput(f"{path}: no such file or folder; {EXPECTED}" if not path.exists() else f"{path}: {EXPECTED}")
+    expected = f"expected {', or '.join(page.expected for page in reversed(PAGES))}"
+    if not path.exists():
+        raise BadInput(f"{path}: no such file or folder; {expected}")
     try:
-        if (path / FILE).exists():
-            return inspector_report([path], path, watch)
-        datasets = sorted(file for file in path.glob(f"*{SUFFIX}") if _is_setting(file.name.removesuffix(SUFFIX)))
-        if datasets:
-            return dataset_report(datasets, path, watch)
-        inspectors = sorted(file.parent for file in path.glob(f"*/{FILE}"))
+        for page in PAGES:
+            inputs = page.find(path)
+            if inputs:
+                return page.make(inputs, path, watch)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    if inspectors:
-        return inspector_report(inspectors, path, watch)
-    if next(find_runs(path), None) is None:
-        raise BadInput(f"{path}: {EXPECTED}")
-    return sweep_report(path, watch)
-
-
-def default_output(path: Path) -> Path:
-    """Inside the folder, or beside the file."""
-    return path / "report.html" if path.is_dir() else path.with_suffix(".html")
-
-
-def _is_setting(name: str) -> bool:
-    try:
-        Setting.parse(name)
-    except BadSetting:
-        return False
-    return True
+    raise BadInput(f"{path}: {expected}")

@@ -1,4 +1,4 @@
-"""The runs below a folder: those that can be used, and why others cannot."""
+"""The runs below a folder that can be used, and the reasons why others cannot."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import DripleError
-from driple.pipeline.datasets.build import MANIFEST, find_runs
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.datasets.run_rows import Request, SetAside, inputs_sha256, work
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.page_layout import Watch
+from driple.pipeline.traces.run_index import MANIFEST, find_runs
 
 TRACES_SHOWN = 8
-"""Runs with pictures: a page of hundreds would be too large to open."""
+"""Runs with plots. A page with hundreds would be too large."""
 
 
 @dataclass(frozen=True)
 class Used:
-    """A run that can be used, with the rows that a dataset would get of it."""
+    """A run that can be used, with its rows."""
 
     folder: Path
     rows: Sequence[Row]
@@ -31,25 +31,25 @@ class Used:
 
     @property
     def step_s(self) -> float | None:
-        """Mean over its workers."""
+        """Mean step time of its workers."""
         return next(iter(measured_tables.step_times(self.rows)), None)
 
     @property
     def flags(self) -> list[str]:
-        """Of all its rows, each once."""
+        """The flags of its rows, each once."""
         return sorted(measured_tables.flag_counts(self.rows))
 
 
 @dataclass(frozen=True)
 class Aside:
-    """A run that cannot be used, and why."""
+    """A run that cannot be used."""
 
     folder: Path
     reason: str
 
 
 def look(root: Path, watch: Watch) -> tuple[list[Used], list[Aside]]:
-    """Every run at or below a folder. Of two with the same identity the later one is used, as in a dataset."""
+    """All runs at or below a folder. Of two with the same identity the later one is used, as in a dataset."""
     folders = list(find_runs(root))
     found: dict[str, Used] = {}
     aside: list[Aside] = []
@@ -82,7 +82,7 @@ def _age(run: Used) -> tuple[float, str]:
 
 
 def sample(used: Sequence[Used]) -> list[Used]:
-    """Runs from the shortest step to the longest, evenly; all of them where they are few."""
+    """A sample of runs, evenly from the shortest step to the longest."""
     ordered = sorted(used, key=lambda run: (run.step_s or 0.0, run.run_id))
     if len(ordered) <= TRACES_SHOWN:
         return ordered

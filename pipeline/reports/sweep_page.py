@@ -1,4 +1,4 @@
-"""The page of a sweep: every run below a folder, those that were set aside, and traces of some."""
+"""The report on a sweep: all runs below a folder, those that were set aside, and traces of some."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import DripleError
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
-from driple.pipeline.reports.page_layout import Report, Section, Watch, anchor
+from driple.pipeline.reports.page_layout import Page, Report, Section, Watch, anchor
 from driple.pipeline.reports.run_list import TRACES_SHOWN, Aside, Used, look, sample
-from driple.pipeline.traces.background_load import FLAG, LIMIT_PCT
+from driple.pipeline.traces.background_load import LIMIT_PCT
+from driple.pipeline.traces.run_index import find_runs
 
 
 def sweep_report(root: Path, watch: Watch) -> Report:
-    """Reads every run. One that is broken is on the page as set aside, and stops nothing."""
+    """Reads all runs. Broken ones are listed as set aside."""
     used, aside = look(root, watch)
     rows = [row for run in used for row in run.rows]
     pictures, failed = _pictures(sample(used), watch)
@@ -52,9 +54,9 @@ def _pictures(runs: Sequence[Used], watch: Watch) -> tuple[Html, list[Aside]]:
     parts: list[object] = [
         tag(
             "p",
-            "Bursts are shaded; grey where their beginning or end was not seen. The dashed line is the threshold"
-            " between burst and idle, the strokes on top are the beginnings of steps. At most"
-            f" {STEPS_SHOWN} steps are shown, of at most {TRACES_SHOWN} runs: from the shortest step to the longest.",
+            "Bursts are shaded, in grey if their start or end was not observed. The dashed line is the threshold"
+            " between burst and idle; ticks at the top mark the starts of steps. At most"
+            f" {STEPS_SHOWN} steps of at most {TRACES_SHOWN} runs are shown, from the shortest step to the longest.",
         )
     ]
     failed = []
@@ -63,7 +65,7 @@ def _pictures(runs: Sequence[Used], watch: Watch) -> tuple[Html, list[Aside]]:
         try:
             run = load_run(one.folder)
             drawn = {task: task_picture(run, task) for task in run.tasks}
-        except (DripleError, OSError) as error:  # it was fine a moment ago: somebody is at work there
+        except (DripleError, OSError) as error:  # it changed since it was first read
             failed.append(Aside(one.folder, f"no traces shown: {error}"))
             continue
         first = next((task for task in drawn if task.startswith("worker")), next(iter(drawn)))
@@ -103,16 +105,16 @@ def _overview(used: Sequence[Used], aside: Sequence[Aside]) -> Html:
 
 
 def _notes(used: Sequence[Used], aside: Sequence[Aside]) -> list[str]:
-    busy = sum(FLAG in run.flags for run in used)
+    busy = sum(BACKGROUND_LOAD_FLAG in run.flags for run in used)
     found = []
     if not used:
-        found.append("Not one run can be used: see why below.")
+        found.append("No run can be used; the reasons are below.")
     elif aside:
-        found.append(f"{counted(len(aside), 'run')} of {len(used) + len(aside)} set aside: see why below.")
+        found.append(f"{counted(len(aside), 'run')} of {len(used) + len(aside)} set aside; the reasons are below.")
     if busy:
         found.append(
-            f"{counted(busy, 'run')} measured while the machine did something else too (over {plain(LIMIT_PCT)} % of a"
-            " core): measure again."
+            f"{counted(busy, 'run')} measured while other programs used the machine (over {plain(LIMIT_PCT)} % of a"
+            " core); run them again."
         )
     return found
 
@@ -147,7 +149,7 @@ def _all_runs(used: Sequence[Used]) -> Html:
                 ", ".join(run.flags),
             ]
         )
-    note = "Durations of traffic are those of the first worker. Click on a title to sort."
+    note = "Durations of traffic are those of the first worker. Click a column title to sort."
     return join([tag("p", note, class_="soft"), table("Every run that is used", head, rows, sortable=True)])
 
 
@@ -179,3 +181,10 @@ def _run_anchor(run: Used) -> str:
 
 def _short(root: Path, folder: Path) -> str:
     return str(folder.relative_to(root)) if folder != root and folder.is_relative_to(root) else str(folder)
+
+
+def _find(path: Path) -> Sequence[Path]:
+    return [path] if path.is_dir() and next(find_runs(path), None) is not None else []
+
+
+PAGE = Page("a sweep (a folder with run directories)", _find, lambda _, root, watch: sweep_report(root, watch))

@@ -1,4 +1,4 @@
-"""A task's series with their bursts shaded, as one picture."""
+"""Draws the series of a task with shaded bursts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from driple.pipeline.traces.load_run import Run
 from driple.pipeline.traces.series import FloatArray
 
 STEPS_SHOWN = 20
-"""A picture shows so many steps at most: bursts of hundreds would be a blur."""
+"""The most steps of a picture. Bursts of hundreds would not be visible."""
 _WIDTH, _LEFT, _RIGHT = 960.0, 64.0, 8.0
 _ROW, _TITLE, _BOTTOM = 92.0, 20.0, 40.0
 _MOST_POINTS = 1200

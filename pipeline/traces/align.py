@@ -1,4 +1,4 @@
-"""Many hosts on one timeline, and the part of it that counts: warm-up and tail cut at step boundaries."""
+"""Maps the clocks of hosts to one timeline, and finds the measured part of it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Steps:
         return self._of(self.step >= first)
 
     def within(self, window: Window) -> Steps:
-        """Those whose middle lies in a window: workers in lock-step begin a few milliseconds apart."""
+        """Those whose middle is in a window: synchronous workers start steps a few milliseconds apart."""
         middle = (self.start_s + self.end_s) / 2
         return self._of((middle >= window.start_s) & (middle <= window.end_s))
 
     @property
     def window(self) -> Window:
-        """From the beginning of the first to the end of the last; there must be one."""
+        """From the start of the first step to the end of the last."""
         return Window(float(self.start_s[0]), float(self.end_s[-1]))
 
     def _of(self, keep: NDArray[np.bool_]) -> Steps:
@@ -48,12 +48,12 @@ class Window:
 
     @property
     def duration_s(self) -> float:
-        """How long it is."""
+        """Its length."""
         return self.end_s - self.start_s
 
 
 def to_controller_ns(clock: ClockFit, host_ns: Any) -> NDArray[np.int64]:
-    """Moments of a host's clock on the controller's: `ClockFit.to_controller` for arrays."""
+    """Times of a host's clock on the controller's clock: `ClockFit.to_controller` for arrays."""
     host_ns = np.asarray(host_ns, dtype=np.int64)
     span = clock.after.host_ns - clock.before.host_ns
     drift = (clock.after.offset_ns - clock.before.offset_ns) / span if span else 0.0
@@ -61,7 +61,7 @@ def to_controller_ns(clock: ClockFit, host_ns: Any) -> NDArray[np.int64]:
 
 
 def common_window(measured: list[Steps]) -> Window | None:
-    """While all workers train and none warms up; None where there is no such time."""
+    """The time in which all workers train after warm-up; None if there is none."""
     if not measured or any(len(steps.step) == 0 for steps in measured):
         return None
     start = max(float(steps.start_s[0]) for steps in measured)

@@ -1,4 +1,4 @@
-"""Was the machine doing something else meanwhile? What its processors did beyond what the run's tasks did on it."""
+"""Processor time of a machine that other programs used during a run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import numpy as np
 
 from driple.pipeline.traces.load_run import Readings, Run, TaskTrace
 
-FLAG = "foreign_load"
 LIMIT_PCT = 20.0
-"""Percent of one core. Samplers, stewards and the network took 5 to 6 on a machine that did nothing else."""
+"""Percent of one core. Samplers, agents and the network take 5 to 6 on an otherwise idle machine."""
 
 _ONE_MACHINE = ("lab", "local")
-"""Kinds of hosts that are all the controller's own machine."""
+"""Kinds of hosts that share the controller's machine."""
 
 
-def foreign_cpu_pct(run: Run, task: str) -> float | None:
-    """Mean processor time in the task's measured part that no task of the run took, in percent of one core.
+def background_cpu_pct(run: Run, task: str) -> float | None:
+    """Mean processor time in the measured part that no task of the run used, in percent of one core.
 
-    None where the machine's or a task's own processor time was not recorded.
+    None if the processor time of the machine or of a task was not recorded.
     """
     trace = run.tasks[task]
     beside = [other for other in run.tasks.values() if _machine(run, other) == _machine(run, trace)]

@@ -1,4 +1,4 @@
-"""A run directory, read and checked: every file as it was sealed, every clock mapped to the controller's."""
+"""Reads and checks a run directory, and maps all clocks to the controller's."""
 
 from __future__ import annotations
 
@@ -13,29 +13,31 @@ import numpy as np
 
 from driple.contracts.errors import CorruptRun, shown
 from driple.contracts.formats.trace import FLOW_COLUMNS, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
-from driple.contracts.manifest import SEALED, ClockFit, Manifest, TaskRecord
+from driple.contracts.manifest import ClockFit, Manifest, TaskRecord
+from driple.contracts.metrics import NET_RX, NET_TX
 from driple.contracts.run_dir import RunPaths
 from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
+from driple.pipeline.traces.run_index import read_sealed
 from driple.pipeline.traces.series import FloatArray
-from driple.pipeline.traces.task_flows import FLOWS_RX, FLOWS_TX, task_traffic
+from driple.pipeline.traces.task_flows import task_traffic
 
 MAX_CLOCK_BOUND_NS = 100_000_000
-"""A host whose clock is known no better than this cannot be put on one timeline with others."""
+"""With a larger error of its clock, a host cannot be put on one timeline with others."""
 MAX_UNSEEN = 0.2
-"""A run in which this share of the measured time has no samples is no measurement."""
+"""A run without samples in a larger share of the measured time is refused."""
 _GAP_PERIODS = 5.0
 
 
 @dataclass(frozen=True)
 class Readings:
-    """What one column of a trace said, where it said something."""
+    """The known values of one column of a trace."""
 
     t_s: FloatArray
     """On the run's timeline: seconds since the first sample of any task."""
     value: Any
-    """As it was stored: counters stay integers."""
+    """As stored: counters stay integers."""
     device_s: float | None = None
-    """The period of a device that stamped these values itself."""
+    """The sample period of a device that stamped the values."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +47,17 @@ class TaskTrace:
     task: str
     host: str
     readings: Mapping[str, Readings]
-    """By column; only such as say anything. Traffic summed from flows is `flows_tx_bytes` and `flows_rx_bytes`."""
+    """By column, without empty ones. Traffic summed over flows is `flows_tx_bytes` and `flows_rx_bytes`."""
     steps: Steps | None
     """None for a server."""
     window: Window
-    """The measured part: warm-up and tail cut off."""
+    """The measured part, without warm-up and tail."""
     flags: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A sealed run whose files are what they say."""
+    """A sealed run whose files were checked."""
 
     manifest: Manifest
     folder: Path
@@ -66,16 +68,12 @@ def load_run(folder: Path) -> Run:
     """Reads and checks a run directory.
 
     Raises:
-        CorruptRun: it is not sealed, a file is missing or not as it was sealed, a clock is not known well enough, or
-            the traces do not cover the training. The message says which.
+        CorruptRun: it is not sealed, a file is missing or was changed, a clock is too uncertain, or the traces do not
+            cover the training.
     """
     folder = Path(folder)
     paths = RunPaths(folder.absolute().parent.parent, folder.absolute().parent.name, folder.absolute().name)
-    manifest = Manifest.read(folder / paths.manifest.name)
-    if manifest.status != SEALED:
-        raise CorruptRun(
-            f"{folder}: {manifest.status}, not sealed{': ' if manifest.failure else ''}{manifest.failure or ''}"
-        )
+    manifest = read_sealed(folder)
     _check_files(folder, manifest.checksums)
     if [record.task for record in manifest.tasks] != list(manifest.run.setting.tasks):
         raise CorruptRun(f"{folder}: run.json does not have the tasks of {manifest.run.setting}")
@@ -107,20 +105,23 @@ def load_run(folder: Path) -> Run:
 
 
 _EVERY = ""
-"""Among readings while they are read: the times of all rows."""
+"""Key of the times of all rows, while a trace is read."""
 
 
 def _check_files(folder: Path, checksums: Mapping[str, str]) -> None:
+    top = folder.resolve()
     for name, expected in sorted(checksums.items()):
         path = folder / name
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise CorruptRun(f"{folder}: run.json names a file outside of the run: {shown(name)}")
+        if not path.resolve().is_relative_to(top):
+            raise CorruptRun(f"{path}: outside the run's folder")
+        if not path.is_file():  # reading a pipe would never end
+            raise CorruptRun(f"{path}: {'not a regular file' if path.exists() else 'missing'}")
         try:
             found = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
             raise CorruptRun(f"{path}: {error.strerror}") from None
         if found != expected:
-            raise CorruptRun(f"{path}: not as it was sealed (its SHA-256 differs from the one in run.json)")
+            raise CorruptRun(f"{path}: changed since it was sealed (its SHA-256 differs from the one in run.json)")
 
 
 def _clock(folder: Path, manifest: Manifest, record: TaskRecord) -> ClockFit:
@@ -129,41 +130,66 @@ def _clock(folder: Path, manifest: Manifest, record: TaskRecord) -> ClockFit:
         raise CorruptRun(f"{folder}: run.json has no clock of host {shown(record.host)}")
     if clock.bound_ns > MAX_CLOCK_BOUND_NS:
         raise CorruptRun(
-            f"{folder}: the clock of {record.host} is known to {clock.bound_ns / 1e6:.0f} ms only, "
-            f"and {MAX_CLOCK_BOUND_NS / 1e6:.0f} ms are needed"
+            f"{folder}: the clock of {record.host} is uncertain by {clock.bound_ns / 1e6:.0f} ms, more than "
+            f"{MAX_CLOCK_BOUND_NS / 1e6:.0f} ms"
         )
     return clock
 
 
-def _table(path: Path) -> Any:
-    """A Parquet table of a run, of a schema that we know."""
+def read_parquet(path: Path) -> Any:
+    """A Parquet file as a table.
+
+    Raises:
+        CorruptRun: it cannot be read.
+    """
     import pyarrow
     import pyarrow.parquet as parquet
 
     try:
         table = parquet.read_table(path, use_threads=False)
+        table.column_names  # noqa: B018 - raises if a name is not UTF-8
+        return table
     except FileNotFoundError:
         raise CorruptRun(f"{path}: No such file or directory") from None
     except (OSError, pyarrow.ArrowException, ValueError) as error:
         raise CorruptRun(f"{path}: not readable as Parquet ({shown(str(error))})") from None
+
+
+def trace_metadata(path: Path, table: Any) -> dict[str, Any]:
+    """The metadata of a file of the sampler or of a task.
+
+    Raises:
+        CorruptRun: it has none, or another schema version.
+    """
     try:
         metadata = json.loads((table.schema.metadata or {})[METADATA_KEY.encode()])
         version = metadata.get("schema_version")
     except (KeyError, ValueError, AttributeError):
-        raise CorruptRun(f"{path}: not one of our files: no metadata {METADATA_KEY!r}") from None
+        raise CorruptRun(f"{path}: not a file of Driple: no metadata {METADATA_KEY!r}") from None
     if version != SCHEMA_VERSION:
         raise CorruptRun(f"{path}: schema version {shown(version)}, this release reads {SCHEMA_VERSION}")
+    return dict(metadata)
+
+
+def _table(path: Path) -> Any:
+    table = read_parquet(path)
+    trace_metadata(path, table)
     return table
 
 
 def _column(path: Path, table: Any, name: str) -> Any:
+    from pyarrow import types
+
     if name not in table.column_names:
         raise CorruptRun(f"{path}: no column {name!r}")
-    return table.column(name).combine_chunks()
+    column = table.column(name).combine_chunks()
+    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_null(column.type)):
+        raise CorruptRun(f"{path}: column {name!r} is of type {column.type}, expected numbers")
+    return column
 
 
 def device_periods(metadata: Any) -> dict[str, float]:
-    """Seconds between samples of the devices that stamp them, by the columns of a trace that hold such samples."""
+    """Sample periods of devices that stamp their samples, by column."""
     sources = metadata.get("sources") if isinstance(metadata, dict) else None
     found = {}
     for name, source in sources.items() if isinstance(sources, dict) else ():
@@ -179,13 +205,13 @@ def device_periods(metadata: Any) -> dict[str, float]:
 
 
 def _read_trace(paths: RunPaths, record: TaskRecord, clock: ClockFit) -> dict[str, tuple[Any, Any, float | None]]:
-    """Times on the controller's clock, values and a device's period of every column that says anything."""
+    """Times on the controller's clock, values and device period of each column that has values."""
     path = paths.trace(record.task)
     table = _table(path)
     if table.num_rows == 0:
         raise CorruptRun(f"{path}: no samples")
     t_ns = to_controller_ns(clock, _column(path, table, "t_mono_ns").to_numpy(zero_copy_only=False))
-    devices = device_periods(json.loads(table.schema.metadata[METADATA_KEY.encode()]))
+    devices = device_periods(trace_metadata(path, table))
     found: dict[str, tuple[Any, Any, float | None]] = {_EVERY: (t_ns, None, None)}
     for name in table.column_names:
         if name in ("t_mono_ns", "t_real_ns"):
@@ -205,7 +231,7 @@ def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
     columns = {
         c.name: _column(path, table, c.name) for c in FLOW_COLUMNS if c.kind != "name" or c.name in ("flow", "of_task")
     }
-    # A connection belongs to nobody until it is accepted: one that is the task's at any time was its own all the time.
+    # A connection has no owner until it is accepted, so one that is the task's at any time always was.
     said = columns["of_task"].fill_null(0).to_numpy(zero_copy_only=False) == 1
     if not said.any():
         return {}
@@ -216,23 +242,23 @@ def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
         for name in ("t_mono_ns", "flow", "bytes_acked", "bytes_received")
     )
     at_ns, tx, rx = task_traffic(t_ns, flow, sent, received)
-    return {FLOWS_TX: (at_ns, tx), FLOWS_RX: (at_ns, rx)}
+    return {str(NET_TX.flow_column): (at_ns, tx), str(NET_RX.flow_column): (at_ns, rx)}
 
 
 def _read_steps(path: Path, clock: ClockFit, origin_ns: int) -> Steps:
     table = _table(path)
     columns = {c.name: _column(path, table, c.name) for c in STEP_COLUMNS if c.name != "loss"}
     if any(column.null_count for column in columns.values()):
-        raise CorruptRun(f"{path}: a step without its number or time")
+        raise CorruptRun(f"{path}: a step without a number or time")
     value = {name: column.to_numpy(zero_copy_only=False) for name, column in columns.items()}
     start, end = (to_controller_ns(clock, value[f"{which}_mono_ns"]) for which in ("start", "end"))
     if np.any(end < start) or np.any(np.diff(start) < 0):
-        raise CorruptRun(f"{path}: steps are not in the order of time")
+        raise CorruptRun(f"{path}: the steps are not in order of time")
     return Steps(value["step"], (start - origin_ns) / 1e9, (end - origin_ns) / 1e9)
 
 
 def _windows(folder: Path, measured: Mapping[str, Steps]) -> dict[str, tuple[Window, tuple[str, ...]]]:
-    """The measured part of each worker, and under "" that of a server."""
+    """The measured part of each worker, and that of servers with the key ""."""
     for task, steps in measured.items():
         if len(steps.step) == 0:
             raise CorruptRun(f"{folder}: {task} did no step after warm-up")
@@ -244,7 +270,7 @@ def _windows(folder: Path, measured: Mapping[str, Steps]) -> dict[str, tuple[Win
     for task, steps in measured.items():
         shared = steps.within(together) if together else None
         if shared is None or len(shared.step) * 2 < len(steps.step):
-            found[task] = steps.window, apart  # most of it would be lost: rather all of it, and a word
+            found[task] = steps.window, apart  # most steps would be lost, so all are kept and flagged
         else:
             found[task] = shared.window, ()
     if together is not None:
@@ -256,10 +282,10 @@ def _windows(folder: Path, measured: Mapping[str, Steps]) -> dict[str, tuple[Win
 
 
 def _coverage(folder: Path, task: str, t_s: FloatArray, window: Window) -> tuple[str, ...]:
-    """What is to be said about samples that are missing from the measured part.
+    """Flags about gaps in the measured part.
 
     Raises:
-        CorruptRun: too many are.
+        CorruptRun: too much of it has no samples.
     """
     inside = t_s[(t_s >= window.start_s) & (t_s <= window.end_s)]
     inside = np.unique(inside)

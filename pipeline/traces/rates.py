@@ -1,4 +1,4 @@
-"""Counters to rates: wraps, resets, reads that fall close together, rates that cannot be."""
+"""Converts counters to rates. Handles wraps, resets, reads that are close together, and impossible rates."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.pipeline.traces.refresh import Refresh, beats, find_refresh, unread
-from driple.pipeline.traces.series import FloatArray
+from driple.pipeline.traces.series import FloatArray, usual_interval
 
 _WRAP = 1 << 32
 _CLOSE = 0.5
-"""Reads closer than this share of the usual period are taken as one: counters that move in ticks give absurd rates."""
+"""Reads closer than this share of the usual period are merged: counters that move in ticks give absurd rates."""
 _PLAUSIBLE = 2.0
-"""A wrap may give a rate of so many times the greatest other one; more is a reset."""
+"""A wrap may give a rate of at most this many times the greatest other one; otherwise it is a reset."""
 _TOLERANCE = 1.05
-"""A rate above its limit by no more than this is the clock's fault and not worth a word."""
+"""A rate above its limit by no more than this factor is an error of the clock and is not counted."""
+_LATE = 1.5
+"""A read sees an update at most this many read periods late."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A counter's increase per second, each over the time since the one before."""
+    """The increase of a counter per second. Each value stands for the time since the previous one."""
 
     t_s: FloatArray
     per_s: FloatArray
@@ -33,7 +35,7 @@ class Rate:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What happened on the way, as flags of a series."""
+        """Flags of the series: counts of wraps, resets and clamped rates."""
         counts = (("wraps", self.wraps), ("resets", self.resets), ("clamped", self.clamped))
         return tuple(f"{name}:{count}" for name, count in counts if count)
 
@@ -42,13 +44,13 @@ def rate(t_s: FloatArray, count: Any, *, limit_per_s: float | None = None, step_
     """The rate of a counter.
 
     Args:
-        t_s: when it was read.
-        count: what was read, integers or floats; NaN where nothing was.
-        limit_per_s: what cannot be exceeded; more is set to it and counted.
-        step_s: the training step, where known; a counter that moves once a step is not one that is refreshed so slowly.
+        t_s: times of the reads.
+        count: values that were read, integers or floats; NaN if unknown.
+        limit_per_s: the greatest possible rate. Higher ones are set to it and counted.
+        step_s: the training step if known. A counter that moves once a step does not have a slow source.
 
     Returns:
-        One value less than there were reads; NaN where the counter was set back, because nobody knows what it lost.
+        One value less than there were reads; NaN at resets, because the lost amount is unknown.
     """
     t_s, count = _apart(*_in_order(np.asarray(t_s, dtype=np.float64), np.asarray(count)))
     if len(t_s) < 2:
@@ -57,8 +59,9 @@ def rate(t_s: FloatArray, count: Any, *, limit_per_s: float | None = None, step_
     counted = np.r_[0.0, np.cumsum(np.nan_to_num(increase, nan=1.0))]  # a reset is a change, too
     refresh = find_refresh(t_s, counted, counter=True, step_s=step_s)
     if refresh.held and refresh.period_s is not None:
-        t_s, increase = _real_updates(t_s, increase, refresh.period_s)
-    per_s = increase / np.diff(t_s)
+        t_s, per_s = _real_updates(t_s, increase, refresh.period_s)
+    else:
+        per_s = increase / np.diff(t_s)
     clamped = 0
     if limit_per_s is not None:
         clamped = int(np.count_nonzero(per_s > limit_per_s * _TOLERANCE))
@@ -78,7 +81,7 @@ def _in_order(t_s: FloatArray, count: Any) -> tuple[FloatArray, Any]:
 
 
 def _apart(t_s: FloatArray, count: Any) -> tuple[FloatArray, Any]:
-    """Without reads that come too soon after the one before; what they counted falls to the next."""
+    """Without reads that follow the previous one too soon. Their increase is part of the next one."""
     if len(t_s) < 3:
         return t_s, count
     elapsed = np.diff(t_s)
@@ -86,7 +89,7 @@ def _apart(t_s: FloatArray, count: Any) -> tuple[FloatArray, Any]:
     close = elapsed < least
     if not close.any():
         return t_s, count
-    # Where several follow each other, time is counted from the read before the first of them.
+    # For several in a row, time is counted from the read before the first of them.
     anchor = np.r_[0, np.maximum.accumulate(np.where(close, 0, np.arange(1, len(t_s))))]
     cell = np.floor((t_s - t_s[anchor]) / least)
     keep = np.r_[True, ~close | (cell[1:] > cell[:-1])]
@@ -94,10 +97,10 @@ def _apart(t_s: FloatArray, count: Any) -> tuple[FloatArray, Any]:
 
 
 def _increases(t_s: FloatArray, count: Any) -> tuple[FloatArray, int, int]:
-    """Differences, wraps made good, NaN at resets; and how many there were of both.
+    """Differences with wraps corrected and NaN at resets, and the numbers of both.
 
-    A counter that falls has wrapped at 2^32 where that gives a rate as others are, and was set back where not. One of
-    64 bits that wraps needs nothing more than arithmetic that does.
+    A counter that falls has wrapped at 2^32 if that gives a plausible rate, and was reset if not. A wrap of 64 bits is
+    corrected by unsigned arithmetic.
     """
     if count.dtype.kind in "iu":  # exact also beyond 2^53
         increase = (count[1:].astype(np.uint64) - count[:-1].astype(np.uint64)).astype(np.int64).astype(np.float64)
@@ -115,18 +118,25 @@ def _increases(t_s: FloatArray, count: Any) -> tuple[FloatArray, int, int]:
 
 
 def _real_updates(t_s: FloatArray, increase: FloatArray, refresh_s: float) -> tuple[FloatArray, FloatArray]:
-    """A counter that its source renews slowly, as it was renewed: what came with a jump came since the beat before.
+    """Times and rates of the updates of a counter whose source is slower than the reads.
 
-    Where it was not read for long, nothing is known until it jumps again: of a rest there nobody saw the beginning.
+    What a change added was counted in the refresh period before it. After a gap in the reads nothing is known until the
+    next change, because nobody saw when an idle span before it began.
     """
+    period = usual_interval(t_s)
     holes = unread(t_s, refresh_s)
     increase = np.where(np.isin(np.arange(len(increase)), holes), 0.0, increase)
     jumps: NDArray[np.int64] = np.union1d(np.flatnonzero(~(increase == 0)) + 1, holes)
-    at, index = beats(t_s[jumps], float(t_s[-1]), refresh_s)
-    unknown = np.isin(jumps, holes)[index]
-    if len(holes):
-        keep = ~unknown | np.r_[True, index[1:] != index[:-1]]
-        at, index, unknown = at[keep], index[keep], unknown[keep]
-    last = np.r_[index[1:] != index[:-1], False]  # after it comes the next jump
-    gained = np.where(last[:-1], increase[jumps - 1][np.minimum(index[:-1] + 1, len(jumps) - 1)], 0.0)
-    return at, np.where(unknown[:-1], np.nan, gained)
+    unknown = np.isin(jumps, holes)
+    lengths = np.diff(np.r_[t_s[jumps], t_s[-1]])
+    # A read sees an update up to one read period late, so an interval may be that much longer than the refresh period.
+    single = unknown | (lengths <= refresh_s + _LATE * period)
+    counts = np.maximum(1.0, np.where(single, 1.0, np.round(lengths / refresh_s)))
+    at, index, left = beats(t_s[jumps], lengths, counts)
+    # Each interval ends with a change, except the last. That change was counted since the read before it: in the last
+    # part of the interval, or in several if there were no reads for so long.
+    unseen = t_s[jumps[1:]] - t_s[jumps[1:] - 1]
+    parts = np.clip(np.ceil(unseen / (lengths / counts)[:-1] - 0.05), 1.0, counts[:-1])
+    share, parts = np.r_[increase[jumps[1:] - 1] / parts, 0.0], np.r_[parts, 0.0]
+    gained = np.where(left < parts[index], share[index], 0.0)
+    return at, np.where(unknown[index], np.nan, gained / refresh_s)[:-1]

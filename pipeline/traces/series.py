@@ -1,7 +1,7 @@
-"""Series: values of one thing over time, as the rest of the trace half takes them.
+"""Series: values of one quantity over time.
 
-A sample stands for the time since the one before it. That is exact for rates, which are made of two reads of a counter,
-and for the averaged gauges of devices; for a momentary value it moves all edges by half a sample and no duration.
+A sample stands for the time since the previous one. That is exact for rates, which are differences of two reads, and
+for gauges that a device averages. For momentary values it shifts all edges by half a sample and keeps all durations.
 """
 
 from __future__ import annotations
@@ -15,19 +15,12 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-NETWORK = "network"
-"""Traffic: heavy-tailed, at rest near zero, with pauses inside a burst."""
-BUSY = "busy"
-"""A share of time in percent: of a GPU, of processors."""
 LEVEL = "level"
-"""Anything else: memory in use, power, temperature. Zero means nothing special."""
+"""Kind of a series that is neither busy time nor traffic: memory in use, power, temperature. Zero is not special."""
 
 _GREATEST = 1e100
-"""What is beyond it is no measurement, and its square no number."""
-
+"""Larger values are not measurements, and their squares overflow."""
 _ENOUGH = 20_000
-
-KINDS = (NETWORK, BUSY, LEVEL)
 
 
 @dataclass(frozen=True)
@@ -38,21 +31,22 @@ class Series:
     t_s: FloatArray
     """Seconds, increasing."""
     value: FloatArray
-    """A rate or a level, never a counter; NaN where unknown."""
+    """A rate or a level, never a counter; NaN if unknown."""
     unit: str
     kind: str = LEVEL
+    """`busy`, `network` (contracts/metrics.py) or `level`."""
     refresh_s: float | None = None
-    """The source's own refresh period, where it is known already."""
+    """The refresh period of the source if known."""
     flags: tuple[str, ...] = ()
-    """What was odd about it so far, like `resets:2`."""
+    """Oddities found so far, such as `resets:2`."""
     device_s: float | None = None
-    """The period of a device that stamps its samples itself: each speaks of the one period before it, no more."""
+    """The sample period of a device that stamps its samples. Each sample stands for one such period."""
 
     def between(self, start_s: float, end_s: float) -> Series:
-        """What lies in a window: samples whose own time is wholly inside it."""
+        """The samples whose time is completely inside a window."""
         first = int(np.searchsorted(self.t_s, start_s, side="left"))
         last = int(np.searchsorted(self.t_s, end_s, side="right"))
-        if first > 0 or len(self.t_s):  # the first of them would reach back over the window's beginning
+        if first > 0 or len(self.t_s):  # the first one began before the window
             first = min(first + 1, last)
         return replace(self, t_s=self.t_s[first:last], value=self.value[first:last])
 
@@ -64,22 +58,22 @@ class Samples:
     t_s: FloatArray
     value: FloatArray
     dropped: int
-    """Samples left out: unknown, not finite, or not later than the one before."""
+    """Samples left out: unknown, not finite, or not later than the previous one."""
 
     @cached_property
     def period_s(self) -> float:
-        """The usual time between two samples; 0 where there are not two."""
+        """The usual time between two samples; 0 if there are fewer than two."""
         return usual_interval(self.t_s)
 
 
 def usual_interval(t_s: FloatArray) -> float:
-    """The median time between samples, of a long series by every so-manieth; 0 where there are not two."""
+    """The median time between samples, of a long series from a part of them; 0 if there are fewer than two."""
     elapsed = np.diff(t_s)
     return float(np.median(elapsed[:: 1 + len(elapsed) // _ENOUGH])) if len(elapsed) else 0.0
 
 
 def usable(t_s: FloatArray, value: FloatArray) -> Samples:
-    """Leaves out what is unknown, not finite, or steps back in time."""
+    """Leaves out samples that are unknown, not finite, or step back in time."""
     t_s, value = np.asarray(t_s, dtype=np.float64), np.asarray(value, dtype=np.float64)
     keep = np.isfinite(t_s) & (np.abs(value) < _GREATEST)  # false for NaN, too
     if not keep.all():

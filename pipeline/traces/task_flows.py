@@ -1,4 +1,4 @@
-"""Traffic of a task summed from its TCP flows, for tasks that share an interface."""
+"""Sums the traffic of a task over its TCP flows, for tasks that share an interface."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ from typing import Any
 
 import numpy as np
 
-FLOWS_TX = "flows_tx_bytes"
-FLOWS_RX = "flows_rx_bytes"
-
 
 def task_traffic(t_ns: Any, flow: Any, sent: Any, received: Any) -> tuple[Any, Any, Any]:
     """Counters of a task as the sum over its flows.
 
-    A flow that is there at the first read counts from what it had then; one that comes later counts from nothing, since
-    all that it has was sent meanwhile. One that goes takes nothing away.
+    A flow of the first read counts from its value then. A later one counts from zero, because all its bytes were sent
+    since. A flow that ends changes nothing.
 
     Args:
-        t_ns: when each flow was read.
-        flow: which flow.
-        sent: bytes it had sent.
-        received: bytes it had received.
+        t_ns: time of each reading.
+        flow: its flow.
+        sent: bytes sent so far.
+        received: bytes received so far.
 
     Returns:
-        Times of reads, in order, and what was sent and received until each.
+        The times of the reads, in order, and the bytes sent and received until then.
     """
     reads, read = np.unique(t_ns, return_inverse=True)
     order = np.lexsort((read, flow))

@@ -96,7 +96,7 @@ def test_snippets_that_are_not_run_use_public_names_that_exist() -> None:
     if HAS_API:
         import driple
 
-        assert used <= set(driple.__all__)  # type: ignore[attr-defined]
+        assert used <= set(driple.__all__)
 
 
 def test_most_snippets_run_and_every_mark_is_known() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from driple.pipeline.bursts.burst_metrics import Bib, measure
+from driple.pipeline.readers.base import TraceInput
 from driple.pipeline.readers.driple_trace import read_trace
 
 pytestmark = pytest.mark.integration
@@ -337,7 +338,7 @@ def measured(folder: Path, script: str, out: Path) -> dict[str, Bib]:
     ended = commanded(folder, script, "--gpu", "0", "--hz", "100", "--for", "6", "--json", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["sources"]["gpu0"]["sample_gaps"] >= 4
-    return {each.name: measure(each) for each in read_trace(out, [], [], None).series if "util" in each.name}
+    return {each.name: measure(each) for each in read_trace(TraceInput(out)).series if "util" in each.name}
 
 
 def test_one_gpu_by_two_names_is_refused(stub: Path, tmp_path: Path) -> None:

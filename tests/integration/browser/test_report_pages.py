@@ -132,12 +132,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def pages(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One page of each kind, of real runs; the inspector's from files as training leaves them."""
-    from driple.pipeline.datasets.build import Options, build
+    from driple.pipeline.datasets.build import build_dataset
     from driple.pipeline.datasets.engine import Engine
 
     folder = tmp_path_factory.mktemp("pages")
     runs = checkout / "tests/data/runs"
-    build([runs], Options(output=folder / "datasets", engine=Engine(jobs=1)))
+    build_dataset([runs], output=folder / "datasets", engine=Engine(jobs=1))
     inspector = folder / "inspectors/cpu-p1w2-1g"
     inspector.mkdir(parents=True)
     about: dict[str, object] = {"schema": "inspector", "schema_version": SCHEMA_VERSION}

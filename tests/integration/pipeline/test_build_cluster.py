@@ -24,7 +24,7 @@ from driple.contracts.errors import DripleError
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.run_spec import JobSpec
-from driple.pipeline.datasets.build import Options, build
+from driple.pipeline.datasets.build import build_dataset
 from driple.pipeline.datasets.engine import Engine, connected, parse
 
 pytestmark = [
@@ -70,7 +70,7 @@ def traces(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def local(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one process makes of them."""
     output = tmp_path_factory.mktemp("local")
-    report = build([traces], Options(output=output))
+    report = build_dataset([traces], output=output)
     assert len(report.set_aside) == 1
     return output
 
@@ -142,7 +142,7 @@ def test_dask_gives_the_bytes_of_a_local_build(dask_address: str, traces: Path, 
         workers = {pid for _, pid in pool.map(process_id, list(range(8)))}
     assert len(workers) == 2
     assert os.getpid() not in workers
-    report = build([traces], Options(output=tmp_path, engine=engine))
+    report = build_dataset([traces], output=tmp_path, engine=engine)
     assert (report.found, report.computed, len(report.set_aside)) == (6, 6, 1)
     same(local, tmp_path)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import Bib, analyse, measure
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, FloatArray, Series
+from driple.pipeline.traces.series import LEVEL, FloatArray, Series
 
 
 def square(text: str, *, high: float = 90.0, low: float = 10.0, kind: str = BUSY, period_s: float = 0.01) -> Series:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK, Series
+from driple.pipeline.traces.series import LEVEL, Series
 
 PERIOD_S = 0.01
 

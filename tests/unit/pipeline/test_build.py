@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.dataset import LIST_NAMES, LOOPBACK_FLAG
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_spec import JobSpec
 from driple.pipeline.datasets import build as building
 from driple.pipeline.datasets import run_rows as making
-from driple.pipeline.datasets.build import Options, Report, build
-from driple.pipeline.datasets.dataset_file import LIST_NAMES, read
+from driple.pipeline.datasets.build import BuildResult, build_dataset
+from driple.pipeline.datasets.dataset_file import read
 from driple.pipeline.datasets.engine import Engine
 from driple.pipeline.datasets.splits import architecture_side, random_side
 
@@ -60,8 +61,8 @@ def copy(source: Path, traces: Path, *, repetition: int = 0, experiment: str = "
     return run
 
 
-def done(traces: Path, output: Path, **options: Any) -> Report:
-    return build([traces], Options(output=output, **options))
+def done(traces: Path, output: Path, **options: Any) -> BuildResult:
+    return build_dataset([traces], output=output, engine=Engine(), **options)
 
 
 def only_file(output: Path) -> Path:
@@ -235,7 +236,7 @@ def _reaches_out(run: Path) -> None:
 
 FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut short": (_parquet_cut_short, "trace/worker-0.parquet: not readable as Parquet"),
-    "changed after sealing": (_changed_after_sealing, "trace/worker-0.parquet: not as it was sealed"),
+    "changed after sealing": (_changed_after_sealing, "trace/worker-0.parquet: changed since it was sealed"),
     "failed": (lambda run: reseal(run, status="failed", failure="worker:0 died"), "marked failed: worker:0 died"),
     "running": (lambda run: reseal(run, status="running"), "the run is marked running"),
     "schema": (_other_schema, "run.json: schema version 99, this release reads 1"),
@@ -282,7 +283,7 @@ def test_what_cannot_be_used_is_set_aside_with_its_reason(
 def test_nothing_is_written_when_no_run_can_be_used(spoilt: dict[str, Path], tmp_path: Path) -> None:
     report = done(tmp_path / "traces", tmp_path / "out")
     assert report.exit_code == 1
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [".lock"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_that_went_bad_keeps_its_rows(traces: Path, tmp_path: Path) -> None:
@@ -291,7 +292,7 @@ def test_a_run_that_went_bad_keeps_its_rows(traces: Path, tmp_path: Path) -> Non
     run = min((traces / "e").iterdir())
     _parquet_cut_short(run)
     report = done(traces, tmp_path / "out")
-    assert report.set_aside[0].reason.endswith("; its rows of before stay")
+    assert report.set_aside[0].reason.endswith("; its previous rows stay")
     assert only_file(tmp_path / "out").read_bytes() == content
     assert done(traces, tmp_path / "out", prune=True).settings[0].removed == 0
 
@@ -310,7 +311,7 @@ def test_an_unforeseen_fault_of_one_run_does_not_stop_the_others(
     monkeypatch.setattr(making, "rows_of", stumbles)
     report = done(traces, tmp_path / "out")
     (left,) = report.set_aside
-    assert left.reason == "unforeseen ZeroDivisionError: a b"
+    assert left.reason == "unexpected ZeroDivisionError: a b"
     assert "in stumbles" in (left.traceback or "")
     assert report.settings[0].runs == 1
 
@@ -342,6 +343,44 @@ def test_folders_without_runs_are_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
         done(tmp_path / "nowhere", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_build_that_is_refused_leaves_no_folder_behind(traces: Path, tmp_path: Path) -> None:
+    with pytest.raises(DripleError, match="nothing answers at dask"):
+        build_dataset(traces, output=tmp_path / "a/out", engine="dask://127.0.0.1:1")
+    assert not (tmp_path / "a").exists()
+
+
+def on_loopback(run: Path) -> None:
+    hosts = {name: replace(host, kind="local") for name, host in Manifest.read(run / "run.json").hosts.items()}
+    reseal(run, hosts=hosts)
+
+
+def test_a_run_on_loopback_is_set_aside_unless_it_is_asked_for(traces: Path, tmp_path: Path) -> None:
+    """A lab that could not be created: the tasks ran on loopback, in a setting whose links have 1 Gbit/s."""
+    out = tmp_path / "out"
+    done(traces, out)
+    lab, local = sorted((traces / "e").iterdir())
+    on_loopback(local)
+    report = done(traces, out)
+    (left,) = report.set_aside
+    assert left.run == str(local) and "did not communicate over the network of the setting" in left.reason
+    assert report.settings[0].removed == 3  # an earlier release had used it
+    assert {row["run_id"] for row in read(only_file(out), report.settings[0].setting).rows} == {lab.name}
+    for _ in range(2):
+        report = done(traces, out, include_loopback=True)
+        assert not report.set_aside
+        rows = read(only_file(out), report.settings[0].setting).rows
+        assert {row["run_id"] for row in rows if LOOPBACK_FLAG in row["flags"]} == {local.name}
+    assert (report.computed, report.settings[0].kept) == (0, 6)
+    on_loopback(lab)
+    report = done(traces, out)
+    assert report.exit_code == 1 and not list(out.glob("*.parquet"))
+
+
+def test_the_result_is_a_table_for_pandas(traces: Path, tmp_path: Path) -> None:
+    frame = done(traces, tmp_path / "out").to_frame()
+    assert (frame["rows"].tolist(), frame["runs"].tolist()) == ([6], [2])
 
 
 def test_a_second_builder_is_kept_out(traces: Path, tmp_path: Path) -> None:
@@ -394,7 +433,7 @@ def test_two_processes_give_the_bytes_of_one(examples: list[Path], tmp_path: Pat
             copy(run, tmp_path / "traces", repetition=repetition)
     done(tmp_path / "traces", tmp_path / "one")
     seen: list[tuple[int, int, int]] = []
-    build([tmp_path / "traces"], Options(output=tmp_path / "two", engine=Engine(jobs=2)), lambda *now: seen.append(now))
+    build_dataset([tmp_path / "traces"], output=tmp_path / "two", jobs=2, progress=lambda *now: seen.append(now))
     for path in (tmp_path / "one").glob("*.parquet"):
         assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes()
     assert seen == [(count, 4, 0) for count in range(5)]

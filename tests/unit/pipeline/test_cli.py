@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from driple.pipeline.cli import Progress, main, to_text
-from driple.pipeline.datasets.build import LeftOut, Report, SettingReport
+from driple.pipeline.cli import ProgressBar, main, to_text
+from driple.pipeline.datasets.build import BuildResult, LeftOut, SettingReport
 
 pytest.importorskip("joblib")
 pytest.importorskip("pyarrow")
@@ -112,16 +112,16 @@ def test_the_report_says_what_a_small_dataset_lacks() -> None:
     done.written, done.by_older_rules = True, 2
     done.empty = {"architecture": ("val", "test"), "random": ()}
     left = [LeftOut("t/a", "unforeseen KeyError: 'x'", "Traceback\n  deep"), LeftOut("t/b", "missing")]
-    assert to_text(Report(found=3, settings=[done], set_aside=left)).splitlines() == [
+    assert to_text(BuildResult(found=3, settings=[done], set_aside=left)).splitlines() == [
         "cpu-p1w2-1g: 3 rows (3 added, 0 replaced, 0 kept) of 1 runs, 1 graphs, 1 model families"
         " -> d/cpu-p1w2-1g.parquet",
         "  split architecture: no rows in val and test",
-        "  2 rows were made by older rules from runs that are gone",
+        "  2 rows were made by older rules; their runs are gone",
         "",
         "set aside, 2 of 3:",
         "  t/a: unforeseen KeyError: 'x'",
         "  t/b: missing",
-        "  the first that nobody foresaw (--json has all of them):",
+        "  the first unexpected error (--json has all of them):",
         "Traceback",
         "  deep",
         "",
@@ -130,7 +130,7 @@ def test_the_report_says_what_a_small_dataset_lacks() -> None:
 
 
 def test_progress_is_for_terminals_only(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress()
+    progress = ProgressBar()
     progress(1, 2, 0)
     progress.clear()
     assert capsys.readouterr().err == ""

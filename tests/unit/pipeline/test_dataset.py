@@ -14,13 +14,10 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import COLUMNS, GROUPS, LIST_NAMES, OPS, TABLES
 from driple.contracts.metrics import COLUMNS as TARGETS
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.dataset_file import (
-    COLUMNS,
-    GROUPS,
-    LIST_NAMES,
-    OPS,
     Dataset,
     Row,
     graph_key,
@@ -143,6 +140,12 @@ def _edited(path: Path, **metadata: str) -> None:
     pq.write_table(table.replace_schema_metadata({**kept, **changes}), path)
 
 
+def _misnamed(path: Path) -> None:
+    """A column name that is not UTF-8."""
+    pq.write_table(pq.read_table(path), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"batch_size", b"batch\xffsize"))
+
+
 def _pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -163,6 +166,8 @@ def _pipe(path: Path) -> None:
             lambda path: pq.write_table(pq.read_table(path).drop_columns(["graph"]), path),
             "not a dataset that can be read",
         ),
+        (_misnamed, "not a dataset that can be read"),
+        (lambda path: _edited(path, setting="{"), "driple.setting is not valid JSON"),
         (_pipe, "not a regular file"),
     ],
 )
@@ -179,7 +184,7 @@ def test_what_cannot_be_read_is_said_in_one_line(spoil: Callable[[Path], object]
 
 def test_the_document_says_what_the_columns_are(checkout: Path) -> None:
     text = (checkout / "docs/reference/file-formats.md").read_text()
-    for title, columns in files.TABLES.items():
+    for title, columns in TABLES.items():
         if title != "Statistics":  # the same eleven for each resource
             rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
             assert rows in text, title

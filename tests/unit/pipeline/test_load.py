@@ -17,6 +17,9 @@ import pytest
 from driple.contracts.errors import CorruptRun
 from driple.contracts.metrics import COLUMNS
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s, targets, task_metrics
+from driple.pipeline.cli import main as dataset_main
+from driple.pipeline.cli_metrics import main as metrics_main
+from driple.pipeline.cli_report import main as report_main
 from driple.pipeline.traces.load_run import device_periods, load_run
 from driple.pipeline.traces.task_flows import task_traffic
 
@@ -46,6 +49,49 @@ def resealed(run: Path, name: str) -> None:
 def rewritten(run: Path, name: str, change: Callable[[pa.Table], pa.Table]) -> None:
     pq.write_table(change(pq.read_table(run / name)), run / name)
     resealed(run, name)
+
+
+def misnamed(path: Path, name: bytes) -> None:
+    """Rewrites a Parquet file with a column name that is not UTF-8."""
+    table = pq.read_table(path)
+    pq.write_table(table, path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("trace/worker-0.parquet", b"nic_tx_bytes"),
+        ("trace/ps-0.parquet", b"t_mono_ns"),
+        ("steps/worker-0.parquet", b"loss"),
+    ],
+)
+def test_a_column_name_that_is_not_utf_8_is_said_in_one_line(
+    copy: Path, name: str, column: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    misnamed(copy / name, column)
+    resealed(copy, name)
+    with pytest.raises(CorruptRun, match="not readable as Parquet"):
+        load_run(copy)
+    for main, arguments in (
+        (metrics_main, [str(copy)]),
+        (report_main, [str(copy)]),
+        (metrics_main, [str(copy / name)]),
+    ):
+        code = main(arguments)
+        captured = capsys.readouterr()
+        if main is report_main:
+            assert code == 0 and "not readable as Parquet" in (copy / "report.html").read_text()
+        else:
+            assert code == 2 and captured.err.count("\n") == 1 and "not readable as Parquet" in captured.err
+    assert dataset_main([str(copy), "--output", str(copy.parent / "out")]) == 1
+    assert "not readable as Parquet" in capsys.readouterr().out
+
+
+def test_a_column_of_text_where_numbers_are_expected_is_said_in_one_line(copy: Path) -> None:
+    rewritten(copy, "trace/ps-0.parquet", lambda t: t.set_column(0, "t_mono_ns", pa.array(["soon"] * len(t))))
+    with pytest.raises(CorruptRun, match="column 't_mono_ns' is of type string"):
+        load_run(copy)
 
 
 def test_a_real_run_loads_with_all_tasks_on_one_timeline(real: Path) -> None:
@@ -170,14 +216,14 @@ def other_schema(run: Path) -> None:
         (lambda run: (run / "run.json").write_text("{"), "not valid JSON"),
         (lambda run: edited(run, lambda v: v.update(schema_version=7)), "schema version 7"),
         (lambda run: edited(run, lambda v: v.update(status="failed", failure="worker:0 died")), "worker:0 died"),
-        (lambda run: edited(run, lambda v: v["checksums"].update({"../x": "0"})), "outside of the run"),
+        (lambda run: edited(run, lambda v: v["checksums"].update({"../x": "0"})), "outside the run's folder"),
         (lambda run: edited(run, lambda v: v["clocks"].clear()), "no clock of host"),
         (
             lambda run: edited(run, lambda v: [c["before"].update(bound_ns=10**9) for c in v["clocks"].values()]),
-            "known to 1000 ms only",
+            "uncertain by 1000 ms",
         ),
-        (lambda run: (run / "trace/worker-0.parquet").unlink(), "trace/worker-0.parquet: No such file"),
-        (break_checksum, "not as it was sealed"),
+        (lambda run: (run / "trace/worker-0.parquet").unlink(), "trace/worker-0.parquet: missing"),
+        (break_checksum, "changed since it was sealed"),
         (truncate, "not readable as Parquet"),
         (no_steps, "did no step after warm-up"),
         (half_a_trace, "no samples in"),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from driple.contracts.formats.dataset import OP_FREQUENCY, SIZE_BATCHES, metadata_value
+from driple.pipeline.datasets.dataset_file import read, to_bytes
 from driple.pipeline.datasets.run_rows import RULES_VERSION
 
 DATASETS = Path(__file__).resolve().parents[3] / "datasets"
@@ -43,3 +46,13 @@ def test_rows_are_measured_on_a_machine_that_did_nothing_else(setting: str) -> N
     flagged = {row["run_id"] for row in rows if "foreign_load" in (row["flags"] or ())}
     assert len(flagged) == int(CARD[setting]["flagged"])
     assert len(flagged) < 0.05 * int(CARD[setting]["runs"])
+
+
+@pytest.mark.parametrize("setting", CARD)
+def test_a_shipped_file_read_and_written_again_is_the_same(setting: str) -> None:
+    path = DATASETS / f"{setting}.parquet"
+    before = pq.read_table(path)
+    shared = {key: metadata_value(before.schema.metadata, key) for key in (OP_FREQUENCY, SIZE_BATCHES)}
+    after = pq.read_table(pa.BufferReader(to_bytes(read(path, setting), shared)))
+    assert after.schema.equals(before.schema, check_metadata=True)
+    assert after.drop_columns("op_flops").equals(before.drop_columns("op_flops"))  # NaN is not equal to NaN

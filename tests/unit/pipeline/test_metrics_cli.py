@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
 import struct
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from driple.pipeline.bursts.trace_metrics import metrics
 from driple.pipeline.cli_metrics import main
 
 KEYS = ["pattern", "burst_s", "idle_s", "burst_amount", "idle_amount", "bursts", "period_s", "refresh_s", "flags"]
@@ -67,6 +69,27 @@ def test_perfetto_gets_a_counter_and_its_spans(wave: Path, tmp_path: Path) -> No
     assert sum(e["dur"] for e in bursts) / 29e6 == pytest.approx(0.8)
 
 
+def test_csv_has_a_row_for_each_series(wave: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    assert main([str(wave), "--csv", str(out)]) == 0
+    rows = {row["series"]: row for row in csv.DictReader(out.read_text().splitlines())}
+    assert set(KEYS) <= set(rows["util_pct"])
+    assert float(rows["util_pct"]["burst_s"]) == pytest.approx(0.8) and rows["steady"]["pattern"] == "B"
+
+
+def test_the_function_gives_typed_metrics_and_prints_nothing(
+    wave: Path, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = metrics(str(wave), values=["util_pct"], step_s=2.0)
+    assert [one.name for one in found] == ["util_pct"] and found.read_as == "CSV"
+    assert found["util_pct"].bib.burst_s == pytest.approx(0.8)
+    run = metrics(next((checkout / "tests/data/runs").glob("*lenet*")))
+    frame = run.to_frame().set_index("series")
+    assert frame.loc["worker:0/net_rx", "burst_s"] == run["worker:0/net_rx"].bib.burst_s
+    assert frame.loc["worker:0/net_rx", "unit"] == "B/s"
+    assert capsys.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -76,6 +99,7 @@ def test_perfetto_gets_a_counter_and_its_spans(wave: Path, tmp_path: Path) -> No
         (["wave.csv", "--plot", "x.txt"], "expected a name that ends in"),
         (["wave.csv", "--plot", "no/such/folder/x.png"], "No such file or directory"),
         (["wave.csv", "--perfetto", "no/such/folder/x.json"], "No such file or directory"),
+        (["wave.csv", "--csv", "no/such/folder/x.csv"], "No such file or directory"),
         (["wave.csv", "--step", "0"], "--step: expected more than 0"),
         (["wave.csv", "--step", "nan"], "--step: expected more than 0"),
         (["pipe"], "not a regular file"),

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import SIDES
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.setting import PUBLISHED as SETTINGS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import published_datasets
-from driple.pipeline.datasets.splits import SIDES
 
 torch = pytest.importorskip("torch")
 
@@ -125,7 +125,7 @@ def test_a_file_that_wants_to_run_something_is_refused(way: str, tmp_path: Path)
         torch.save(Evil(mark), path, _use_new_zipfile_serialization=way == "zip")
     with pytest.raises(BadInput) as error:
         published_datasets.load(path, None, 1)
-    assert str(error.value).startswith(f"{path}: refused: it asks to run 'posix.system'")
+    assert str(error.value).startswith(f"{path}: refused: it would run 'posix.system'")
     assert "\n" not in str(error.value)
     assert not mark.exists()
 
@@ -182,7 +182,7 @@ def _sparse(path: Path) -> None:
         (_fewer_batches, "train: adjacency, features and labels have different numbers of batches"),
         (_grown_from_nothing, "a tensor claims more values than the file holds"),
         (_sparse, "val[0]: expected an ordinary tensor"),
-        (lambda path: torch.save(contents({side: [] for side in SIDES}), path), "holds no graphs"),
+        (lambda path: torch.save(contents({side: [] for side in SIDES}), path), "holds no usable graphs"),
         (os.mkfifo, "not a regular file"),
         (lambda path: None, "no such file"),
     ],

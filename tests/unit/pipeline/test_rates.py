@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driple.contracts.metrics import NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
 from driple.pipeline.traces.rates import rate
 from driple.pipeline.traces.refresh import real_updates
-from driple.pipeline.traces.series import NETWORK, Series
+from driple.pipeline.traces.series import Series
 
 T = np.arange(200) * 0.01
 
@@ -158,3 +159,71 @@ def test_a_held_gauge_is_not_held_where_it_was_not_read() -> None:
     times, values = real_updates(t[read], np.floor(t[read] / 0.2 + 1e-9), 0.2)
     assert not ((times > 2.01) & (times < 5)).any()
     assert len(times) == len(values) == pytest.approx(26, abs=1)
+
+
+def test_a_damaged_time_needs_no_memory_for_the_time_that_it_claims() -> None:
+    """One read that claims to be 30 000 years after the others: nothing is known of that time."""
+    t = np.r_[np.arange(2000) * 0.01, 1e12 + np.arange(2000) * 0.01]
+    count: Any = np.floor(np.arange(4000) / 10) * 5e5
+    found = rate(t, count)
+    assert found.refresh.held and len(found.per_s) < len(t)
+    times, values = real_updates(t, count, 0.1)
+    assert len(times) == len(values) < len(t)
+
+
+def polled(ratio: float, *, bursts: bool, jitter: float, seconds: float = 20.0) -> tuple[Any, Any]:
+    """Reads, every 5 ms, of a byte count that its source updates every `ratio` reads."""
+    random = np.random.default_rng(round(100 * ratio))
+    n = round(seconds / 0.005)
+    reads = np.sort(np.arange(n) * 0.005 + random.normal(0, jitter * 0.005, n))
+    update = np.floor(reads / (ratio * 0.005) + 0.37).astype(int)
+    t = np.arange(update.min(), update.max() + 1) * ratio * 0.005
+    active = np.floor(t / 0.5) * 0.2 + np.clip(t % 0.5, 0.0, 0.2) if bursts else t
+    amounts = np.diff(active, prepend=active[0]) * 80e6 * random.normal(1.0, 0.05, len(t))
+    return reads, np.cumsum(np.floor(amounts))[update - update.min()]
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.02, 0.1])
+@pytest.mark.parametrize("ratio", [1.25, 1.5, 1.8, 1.97, 2.0, 2.03, 2.3, 2.5, 3.0, 3.37])
+def test_a_count_that_is_polled_faster_than_it_is_updated_has_no_false_bursts(ratio: float, jitter: float) -> None:
+    steady = rate(*polled(ratio, bursts=False, jitter=jitter))
+    assert steady.refresh.held and steady.refresh.period_s == pytest.approx(ratio * 0.005, rel=0.02)
+    found = measure(Series("tx", steady.t_s, steady.per_s, "B/s", NETWORK, steady.refresh.period_s))
+    assert found.pattern == "B" and found.burst_amount == pytest.approx(80e6, rel=0.02)
+    waves = rate(*polled(ratio, bursts=True, jitter=jitter))
+    assert waves.refresh.held and waves.refresh.period_s == pytest.approx(ratio * 0.005, rel=0.02)
+    found = measure(Series("tx", waves.t_s, waves.per_s, "B/s", NETWORK, waves.refresh.period_s))
+    assert found.pattern == "BIB" and found.bursts == pytest.approx(39, abs=1)
+    assert found.burst_s == pytest.approx(0.2, abs=0.006)
+
+
+def counted(moved: Any) -> Any:
+    """A counter that grows at the reads of which `moved` is true, by amounts that vary."""
+    amounts = 1e5 * np.random.default_rng(7).lognormal(0, 0.3, len(moved))
+    return np.floor(np.cumsum(np.where(moved, amounts, 0.0)))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_count_that_is_idle_at_random_reads_is_left_alone(share: float) -> None:
+    moved = np.random.default_rng(3).random(4000) < share
+    assert not rate(np.arange(4000) * 0.005, counted(moved)).refresh.held
+
+
+@pytest.mark.parametrize("irregular", [0.05, 0.2])
+def test_a_workload_that_works_about_every_other_read_is_left_alone(irregular: float) -> None:
+    pulses = np.cumsum(0.01 * (1 + irregular * np.random.default_rng(3).normal(size=2000)))
+    moved = np.histogram(pulses, np.arange(4001) * 0.005)[0] > 0
+    assert not rate(np.arange(4000) * 0.005, counted(moved)).refresh.held
+
+
+def test_a_few_alternations_are_no_evidence() -> None:
+    moved = np.isin(np.arange(4000), np.arange(100, 124, 2))
+    assert not rate(np.arange(4000) * 0.005, counted(moved)).refresh.held
+
+
+def test_updates_that_were_not_read_in_time_are_spread_over_the_time_between_the_reads() -> None:
+    t = np.arange(2000) * 0.01
+    count = np.floor(t / 0.1 + 1e-9) * 5e5
+    read = (t < 5) | (t >= 5.3)
+    found = rate(t[read], count[read])
+    assert found.refresh.held and found.per_s == pytest.approx(np.full(len(found.per_s), 5e6))

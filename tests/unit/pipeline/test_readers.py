@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.errors import BadInput
+from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
 from driple.pipeline.readers.base import Source
 from driple.pipeline.readers.registry import read_source
-from driple.pipeline.traces.series import BUSY, LEVEL, NETWORK
+from driple.pipeline.traces.series import LEVEL
 
 START = datetime(2026, 5, 4, 23, 59, 58)
 
@@ -67,6 +68,66 @@ def test_interleaved_gpus_without_an_index_are_refused_with_the_remedy(tmp_path:
     path.write_text("timestamp, utilization.gpu [%]\n" + "\n".join(rows))
     with pytest.raises(BadInput, match="query-gpu=timestamp,index"):
         read(path)
+
+
+def without_index(
+    path: Path, *, gpus: int, period_s: float, jitter_s: float = 0.001, missing: float = 0.0, ticks: int = 200
+) -> Path:
+    """A log without an index: of each tick a row for each GPU, a few milliseconds apart. Each GPU has its own level."""
+    random = np.random.default_rng(gpus)
+    lines = ["timestamp, utilization.gpu [%]"]
+    for tick in range(ticks):
+        at = tick * period_s + abs(random.normal(0, jitter_s))
+        for gpu in range(gpus):
+            at += 0.002 + abs(random.normal(0, jitter_s)) if gpu else 0.0
+            stamp = (START + timedelta(seconds=at)).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+            if random.random() >= missing:
+                lines.append(f"{stamp}, {10 * gpu + tick % 3} %")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("period_s", [0.1, 0.5, 1.0, 5.0])
+@pytest.mark.parametrize("gpus", range(1, 9))
+def test_gpus_without_an_index_are_told_apart_by_the_times_of_their_rows(
+    tmp_path: Path, gpus: int, period_s: float
+) -> None:
+    source = read(without_index(tmp_path / "gpu.csv", gpus=gpus, period_s=period_s))
+    assert [each.name for each in source.series] == [f"gpu{gpu}.utilization.gpu" for gpu in range(gpus)]
+    for gpu, series in enumerate(source.series):
+        assert len(series.t_s) == 200
+        assert set(series.value) == {10.0 * gpu, 10.0 * gpu + 1, 10.0 * gpu + 2}
+
+
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_ticks_that_lack_a_row_are_left_out(tmp_path: Path, gpus: int) -> None:
+    source = read(without_index(tmp_path / "gpu.csv", gpus=gpus, period_s=0.1, missing=0.05, ticks=600))
+    assert len(source.series) == gpus
+    for gpu, series in enumerate(source.series):
+        assert len(series.t_s) > 300
+        assert set(series.value) == {10.0 * gpu, 10.0 * gpu + 1, 10.0 * gpu + 2}
+    assert any("without the row of a GPU" in note for note in source.notes)
+
+
+def test_the_last_tick_may_be_cut_short(tmp_path: Path) -> None:
+    path = without_index(tmp_path / "gpu.csv", gpus=4, period_s=0.5)
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]))
+    assert [len(each.t_s) for each in read(path).series] == [200, 200, 200, 199]
+
+
+@pytest.mark.parametrize("jitter_s", [0.003, 0.01, 0.03])
+def test_one_gpu_with_jitter_stays_one(tmp_path: Path, jitter_s: float) -> None:
+    (series,) = read(without_index(tmp_path / "gpu.csv", gpus=1, period_s=0.1, jitter_s=jitter_s, missing=0.05)).series
+    assert len(series.t_s) > 150
+
+
+def test_a_pause_in_the_log_changes_nothing(tmp_path: Path) -> None:
+    first, second = (
+        without_index(tmp_path / name, gpus=3, period_s=0.1).read_text().splitlines() for name in ("a", "b")
+    )
+    path = tmp_path / "gpu.csv"
+    path.write_text("\n".join(first + [line.replace("2026/05/0", "2026/06/0") for line in second[1:]]))
+    assert [len(each.t_s) for each in read(path).series] == [400, 400, 400]
 
 
 def test_dmon_with_times(tmp_path: Path) -> None:
@@ -160,7 +221,7 @@ def test_other_parquet_needs_names(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"when_ns": np.arange(100) * 10**7, "busy": np.where(np.arange(100) % 10 < 5, 90.0, 1.0)}), path
     )
-    with pytest.raises(BadInput, match="none of our traces"):
+    with pytest.raises(BadInput, match="not a trace of Driple"):
         read(path)
     (series,) = read(path, "when_ns", ("busy",)).series
     assert measure(series).burst_s == pytest.approx(0.05)

@@ -28,11 +28,11 @@ def quiet(what: str, done: int, total: int) -> None:
 @pytest.fixture(scope="module")
 def built(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of the real runs."""
-    from driple.pipeline.datasets.build import Options, build
+    from driple.pipeline.datasets.build import build_dataset
     from driple.pipeline.datasets.engine import Engine
 
     folder = tmp_path_factory.mktemp("datasets")
-    build([checkout / "tests/data/runs"], Options(output=folder, engine=Engine(jobs=1)))
+    build_dataset([checkout / "tests/data/runs"], output=folder, engine=Engine(jobs=1))
     return folder / f"{SETTING}.parquet"
 
 
@@ -72,7 +72,7 @@ def test_what_readers_must_not_overlook(built: Path, tmp_path: Path) -> None:
     assert report.facts["datasets"][SETTING]["flags"] == {"foreign_load": 9, "gaps": 9}
     assert len(report.notes) == 3
     assert "simulated rows" in report.notes[0]
-    assert "3 runs measured on a machine with other work" in report.notes[1]
+    assert "3 runs measured while other programs used the machine" in report.notes[1]
     assert "9 rows made by older rules" in report.notes[2]
 
 
@@ -98,7 +98,7 @@ def test_published_rows_without_names_are_workloads_of_their_own(built: Path, tm
     absent = dict.fromkeys(("model", "family", "task", "role", "step_s", "split_architecture", "foreign_cpu_pct"))
     path = changed(built, tmp_path, **absent, provenance="published")
     report = dataset_report([path], path, quiet)
-    assert "Families are not known" in section(report, "Model families")
+    assert "The families are unknown" in section(report, "Model families")
     assert "Metrics of published rows, 9 rows" in section(report, "Distributions")
 
 

@@ -100,7 +100,7 @@ def test_broken_runs_are_on_the_page_and_stop_nothing(runs: Path, tmp_path: Path
     assert (report.facts["found"], report.facts["used"], len(reasons)) == (5, 1, 4)
     assert reasons[HOSTILE] == "run.json: missing"
     assert reasons["x"] == "run.json: not valid JSON (cut short?)"
-    assert any("not as it was sealed" in reason for reason in reasons.values())
+    assert any("changed since it was sealed" in reason for reason in reasons.values())
     assert "<img" not in page
     assert "the run is marked failed: &lt;img src=x onerror=alert(1)&gt; went away" in page
     assert "4 runs of 5 set aside" in page
@@ -119,7 +119,7 @@ def test_a_sweep_without_one_usable_run_is_still_a_page(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r/run.json").write_text("[]")
     report = sweep_report(tmp_path, quiet)
-    assert report.notes == ["Not one run can be used: see why below."]
+    assert report.notes == ["No run can be used; the reasons are below."]
     assert [part.title for part in report.sections] == ["Overview", "Set aside"]
 
 

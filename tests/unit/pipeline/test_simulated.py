@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
-from driple.pipeline.datasets.simulated_targets import BARRIER, BEGIN_S, DEVICES, HIDDEN, simulate, write_dataset
 from driple.pipeline.graph.public import OpGraph
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+from simulated_targets import BARRIER, BEGIN_S, DEVICES, HIDDEN, simulate, write_dataset  # noqa: E402
 
 CPU = Setting.parse("cpu-p1w2-1g")
 GRAPH = OpGraph(

@@ -8,10 +8,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driple.contracts.formats.dataset import SIDES, TEST, TRAIN, VAL
 from driple.contracts.run_spec import Workload
 from driple.contracts.zoo import DATASETS as READS
 from driple.contracts.zoo import IMAGE, MODELS, SEQUENCE
-from driple.pipeline.datasets.splits import SIDES, TEST, TRAIN, VAL, architecture_side, empty_sides, random_side
+from driple.pipeline.datasets.splits import architecture_side, empty_sides, random_side
 
 
 def test_sides_of_families_are_golden() -> None:

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from driple.contracts.formats.dataset import GROUPS, MEASURED, OPS, PUBLISHED
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.dataset_rows import Examples, read_examples
 from driple.pipeline.datasets.dataset_file import (
-    GROUPS,
-    MEASURED,
-    OPS,
-    PUBLISHED,
     Dataset,
     Row,
     graph_key,

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from driple.contracts.formats.dataset import OPS, SIMULATED, SUFFIX
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import GPU, GPU_MEMORY, NET_RX, NET_TX, Resource
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, PCIE, Setting
 from driple.contracts.zoo import MODELS
 from driple.pipeline.datasets import dataset_file as files
-from driple.pipeline.datasets.dataset_file import OPS, SIMULATED, Dataset, Graph, Row, graph_key
+from driple.pipeline.datasets.dataset_file import Dataset, Graph, Row, graph_key
 from driple.pipeline.datasets.run_rows import RULES_VERSION
-from driple.pipeline.datasets.shared_facts import shared_metadata
 from driple.pipeline.datasets.splits import architecture_side, random_side
 from driple.pipeline.graph.public import OpGraph
 
@@ -125,8 +125,8 @@ def write_dataset(
                 {**shared, **_task(task, cycle, graph, setting, noise, f"{seed}:{workload.label}:{task}")}
             )
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{setting}{files.SUFFIX}"
-    files.put(files.to_bytes(result, shared_metadata(result)), path)
+    path = folder / f"{setting}{SUFFIX}"
+    files.put(files.to_bytes(result, files.shared_metadata(result)), path)
     return path
 
 

@@ -1,0 +1,259 @@
+"""The dataset of a setting: one Parquet file, `<setting>.parquet`, with a row for each task of each run.
+
+This module defines its columns, metadata, splits and flags. driple-build-dataset writes such files;
+driple-train and driple-report read them.
+
+Many rows share a graph: all tasks and repetitions of a workload. Each of them names it in the column `graph`. The
+list columns (LISTS) are filled in the first of these rows and null in the others.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Mapping, Tuple
+
+from driple.contracts.errors import BadInput, shown
+from driple.contracts.metrics import RESOURCES, TARGETS
+
+SUFFIX = ".parquet"
+SCHEMA = "dataset"
+SCHEMA_VERSION = 1
+
+METADATA_PREFIX = "driple."
+"""Prefix of every key of the Parquet metadata: `driple.schema`, `driple.schema_version` and the keys below."""
+SETTING = "setting"
+OP_FREQUENCY = "op_frequency"
+"""Frequencies of op types in all graphs of the file; null if it has no graphs of ops."""
+SIZE_BATCHES = "size_batches"
+"""Batches of `proportional` grouping; null likewise."""
+
+MEASURED = "measured"
+SIMULATED = "simulated"
+PUBLISHED = "published"
+PROVENANCES: Tuple[str, ...] = (MEASURED, SIMULATED, PUBLISHED)
+
+OPS = "ops"
+GROUPS = "groups"
+
+TRAIN = "train"
+VAL = "val"
+TEST = "test"
+SIDES: Tuple[str, ...] = (TRAIN, VAL, TEST)
+
+ARCHITECTURE = "architecture"
+RANDOM = "random"
+SPLITS: Tuple[str, ...] = (ARCHITECTURE, RANDOM)
+
+BACKGROUND_LOAD_FLAG = "foreign_load"
+"""Other programs used the processors of the machine during the run."""
+LOOPBACK_FLAG = "loopback_network"
+"""The tasks ran on one machine without the network of the setting."""
+UNITS_FLAG = "units_as_published"
+SYMMETRISED_FLAG = "adjacency_symmetrised"
+SELF_LOOPS_FLAG = "self_loops_dropped"
+WEIGHTS_FLAG = "edge_weights_dropped"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a dataset."""
+
+    name: str
+    type: str
+    """`text`, `int`, `real`, or a list of one of them."""
+    meaning: str
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a cell holds a list."""
+        return self.type.startswith("list of ")
+
+    @property
+    def value_type(self) -> str:
+        """`text`, `int` or `real`: the type of a cell, or of the elements of a list."""
+        return self.type[len("list of ") :] if self.is_list else self.type
+
+
+def _columns(*lines: str) -> Tuple[Column, ...]:
+    return tuple(Column(*(part.strip() for part in line.split("|"))) for line in lines)
+
+
+IDENTITY = _columns(
+    "setting | text | the setting's text form",
+    "model | text | name in the zoo, or `file.py:function`; null in published rows",
+    "family | text | model family; of a user's own model its name; null in published rows",
+    "dataset | text | what the model reads",
+    "batch_size | int | examples a worker takes in a step",
+    "optimiser | text | `sgd`, `momentum`, `rmsprop` or `adam`",
+    "update | text | `sync` or `async`",
+    "image_size | int | side in pixels; null for a model that reads no images",
+    "sequence_length | int | tokens; null for a model that reads no sequences",
+    "width | real | multiplier of channels or hidden units",
+    "strategy | text | `ps` or `allreduce`",
+    "sharding | text | how variables go to parameter servers",
+    "framework | text | `tensorflow`",
+    "code_sha256 | text | of a user's own model file",
+    "network_rate_mbit | real | limit that was asked for; null for the setting's own link",
+    "network_delay_ms | real | delay that was added",
+    "network_loss_pct | real | loss that was asked for",
+    "placement | text | JSON: which tasks shared a machine",
+    "steps | int | measured steps asked for; null where a duration was",
+    "duration_s | real | measured time asked for; null where steps were",
+    "warmup_steps | int | steps before the measured part",
+    "sampling_hz | real | samples a second asked for",
+    "threads | int | intra-op threads of a task; 0 for the framework's own choice",
+    "seed | int | of the run",
+    "repetition | int | of the run, from 0",
+    "task | text | `ps:0`, `worker:1`, ...; null in published rows",
+    "role | text | `ps` or `worker`; null in published rows",
+)
+
+PROVENANCE = _columns(
+    "run_id | text | the run's name; of a published row its place in the file",
+    "provenance | text | `measured`, `simulated` or `published`",
+    "inputs_sha256 | text | of run.json, which holds the checksums of every other file; of the published file",
+    "rules_version | int | version of the rules that made the row",
+    "attempt | int | which attempt of the run was sealed",
+    "started_real_s | real | when the attempt began, seconds since 1970",
+    "git_commit | text | of driple when it ran",
+    "versions | text | JSON: of everything that took part",
+    "host | text | the task's machine, as it calls itself",
+    "host_kind | text | `ssh`, `lab` or `local`",
+    "host_kernel | text | its kernel",
+    "host_cores | int | its processors",
+    "host_memory_bytes | int | its memory",
+    "device | text | name of the task's GPU; `cpu` where the setting has none; null where it is not known",
+    "traffic_source | text | where the network series come from: `nic:eth0`, `flows`, ...",
+    "measured_rate_mbit | real | rate of the link as probed",
+    "measured_loss_pct | real | loss of the link as probed",
+    "network_done_by | text | JSON: what made each part of the network condition",
+)
+
+GRAPH = _columns(
+    "graph | text | SHA-256 of the graph: rows of one graph have the same",
+    "graph_kind | text | `ops` (ungrouped: group it with pipeline.graph) or `groups` (grouped already)",
+    "nodes | int | ops, or groups",
+    "edges | int | of the graph",
+    "ops_unsized | int | ops whose tensor size rests on a guess: an unknown dimension or no shape",
+    "ops_left_out | int | ops of the worker outside the largest connected part",
+    "bytes_received | real | tensors that the worker takes from other tasks in a step; null where the graph names none",
+    "bytes_sent | real | tensors that other tasks take from the worker in a step; null likewise",
+    "bytes_busiest | real | of those received, those of the one task that gives most; null likewise",
+)
+
+OP_LISTS = _columns(
+    "op_type | list of text | type of each op",
+    "op_bytes | list of real | tensor size of each op",
+    "op_flops | list of real | floating-point operations of each op; NaN where unknown",
+)
+GROUP_LISTS = _columns(
+    "group_frequency | list of real | node-type frequency of each group, summed",
+    "group_bytes | list of real | tensor size of each group, summed",
+    "group_size | list of real | ops in each group",
+)
+EDGE_LISTS = _columns(
+    "edge_src | list of int | first end of each edge: a position in the lists above",
+    "edge_dst | list of int | second end; between groups an edge has no direction and stands once, src < dst",
+)
+LISTS = OP_LISTS + GROUP_LISTS + EDGE_LISTS
+
+TARGET = tuple(Column(target.column, "real", f"{target.title}, {target.unit}") for target in TARGETS)
+
+STATISTICS = tuple(
+    column
+    for resource in RESOURCES
+    for column in _columns(
+        f"{resource.key}_pattern | text | {resource.title}: `I`, `BIB`, `B` or `?`",
+        f"{resource.key}_bursts | int | whole bursts that were counted",
+        f"{resource.key}_burst_s_median | real | median burst duration, s",
+        f"{resource.key}_burst_s_spread | real | spread of burst durations, s",
+        f"{resource.key}_idle_s_median | real | median idle duration, s",
+        f"{resource.key}_idle_s_spread | real | spread of idle durations, s",
+        f"{resource.key}_burst_{resource.amount_suffix}_median | real | median burst amount, {resource.amount_unit}",
+        f"{resource.key}_burst_{resource.amount_suffix}_spread | real | spread of amounts, {resource.amount_unit}",
+        f"{resource.key}_idle_{resource.amount_suffix} | real | mean amount between bursts, {resource.amount_unit}",
+        f"{resource.key}_period_s | real | of the cycle, s",
+        f"{resource.key}_refresh_s | real | refresh period of the source, s",
+    )
+)
+
+_QUALITY = _columns(
+    "step_s | real | mean time of a measured training step; of a server that of its workers; null in published rows",
+    "clock_bound_s | real | the host's clock is wrong by at most this, s",
+    "missed_ticks_pct | real | ticks that the sampler missed",
+    "foreign_cpu_pct | real | processor time of the machine that no task of the run took, percent of one core",
+    "flags | list of text | what to be careful with; `net_tx:...` is about one resource",
+)
+
+QUALITY = tuple(column for column in _QUALITY if column.name not in {target.name for target in TARGET})
+"""Without those that are targets, such as the step time may be."""
+
+SPLIT = _columns(
+    "split_architecture | text | `train`, `val` or `test`; no family on two sides; null where the family is unknown",
+    "split_random | text | `train`, `val` or `test`; a published row keeps the side of its file",
+)
+
+TABLES: Mapping[str, Tuple[Column, ...]] = {
+    "Identity": IDENTITY,
+    "Provenance": PROVENANCE,
+    "Graph": GRAPH + LISTS,
+    "Targets": TARGET,
+    "Statistics": STATISTICS,
+    "Quality": QUALITY,
+    "Splits": SPLIT,
+}
+LIST_NAMES: Tuple[str, ...] = tuple(column.name for column in LISTS)
+ROW_COLUMNS: Tuple[Column, ...] = tuple(
+    column for table in TABLES.values() for column in table if column.name not in LIST_NAMES
+)
+COLUMNS: Tuple[Column, ...] = ROW_COLUMNS + LISTS
+"""All columns in the order of the file: the long lists come last."""
+
+
+def split_column(split: str) -> str:
+    """The column that holds a row's side of a split."""
+    return f"split_{split}"
+
+
+def write_metadata(setting: str, shared: Mapping[str, Any]) -> Mapping[str, str]:
+    """The Parquet metadata of a dataset.
+
+    Args:
+        setting: the setting of all its rows.
+        shared: other values that hold for the whole file, by key.
+    """
+    values = {SETTING: setting, **shared}
+    texts = {f"{METADATA_PREFIX}{key}": json.dumps(values[key], sort_keys=True, allow_nan=False) for key in values}
+    return {f"{METADATA_PREFIX}schema": SCHEMA, f"{METADATA_PREFIX}schema_version": str(SCHEMA_VERSION), **texts}
+
+
+def metadata_value(metadata: Mapping[bytes, bytes], key: str) -> Any:
+    """A value of the Parquet metadata; None if it is missing.
+
+    Raises:
+        BadInput: it is not JSON.
+    """
+    try:
+        return json.loads(metadata.get(f"{METADATA_PREFIX}{key}".encode(), b"null"))
+    except (ValueError, RecursionError):
+        raise BadInput(f"the metadata {METADATA_PREFIX}{key} is not valid JSON; rebuild the dataset") from None
+
+
+def check_metadata(metadata: Mapping[bytes, bytes], setting: str) -> None:
+    """Checks that Parquet metadata belongs to a dataset of this schema version and setting.
+
+    Raises:
+        BadInput: it does not. The message does not name the file.
+    """
+    if metadata.get(f"{METADATA_PREFIX}schema".encode()) != SCHEMA.encode():
+        raise BadInput("not a dataset of driple; move it away and rebuild the dataset")
+    version = metadata.get(f"{METADATA_PREFIX}schema_version".encode(), b"?").decode(errors="replace")
+    if version != str(SCHEMA_VERSION):
+        raise BadInput(
+            f"schema version {shown(version)}, this release reads {SCHEMA_VERSION}; move it away and rebuild the "
+            f"dataset, or use the release that wrote it"
+        )
+    found = metadata_value(metadata, SETTING)
+    if found != setting:
+        raise BadInput(f"holds {shown(found)} and not {setting}; rename the file, or request that setting")

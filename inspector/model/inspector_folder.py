@@ -12,17 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.formats.inspector import (
-    FILE,
-    KEYS,
-    REPORTS,
-    SCHEMA,
-    SCHEMA_VERSION,
-    WEIGHTS_PATTERN,
-    check_values,
-    folder_name,
-    weights_name,
-)
+from driple.contracts.formats import inspector as layout
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
@@ -41,7 +31,7 @@ _NUMBERS = re.compile(r"\[\n\s*(-?\d[^\[\]{}\"]*?)\n\s*\]")
 
 def folder_of(output: Path, setting: str, role: str) -> Path:
     """The folder of the inspector of a setting and role."""
-    return output / folder_name(setting, role)
+    return output / layout.folder_name(setting, role)
 
 
 def save(folder: Path, inspector: InspectorModel) -> None:
@@ -58,16 +48,16 @@ def save(folder: Path, inspector: InspectorModel) -> None:
     plains, arrays = split(to_plain(inspector.plains), BASE)
     content = to_bytes(tensors | {name: torch.from_numpy(array) for name, array in arrays.items()})
     digest = hashlib.sha256(content).hexdigest()
-    weights = weights_name(digest)
+    weights = layout.weights_name(digest)
     with replacing(folder / weights, "wb") as stream:
         stream.write(content)
-    for name in REPORTS:  # they describe the previous inspector
+    for name in layout.REPORTS:  # they describe the previous inspector
         with suppress(FileNotFoundError):
             (folder / name).unlink()
     text = json.dumps(_plain(inspector, plains, weights, digest), indent=1, allow_nan=False)
-    with replacing(folder / FILE) as stream:
+    with replacing(folder / layout.FILE) as stream:
         stream.write(_NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n")
-    for left in [*folder.glob(WEIGHTS_PATTERN), *folder.glob(".*.partial")]:
+    for left in [*folder.glob(layout.WEIGHTS_PATTERN), *folder.glob(".*.partial")]:
         if left.name != weights:
             with suppress(FileNotFoundError):
                 left.unlink()
@@ -79,16 +69,16 @@ def load(folder: Path, device: str = "cpu") -> InspectorModel:
     Raises:
         BadInput: there is none, it is of another version, or its parts do not fit together; one line.
     """
-    path = folder / FILE
+    path = folder / layout.FILE
     if not path.is_file():
-        raise BadInput(f"{folder}: no inspector (no {FILE}); driple-train makes one")
-    return read_json_file(path, lambda value: _decode(folder, check_values(value), device))
+        raise BadInput(f"{folder}: no inspector (no {layout.FILE}); driple-train makes one")
+    return read_json_file(path, lambda value: _decode(folder, layout.check_values(value), device))
 
 
 def _plain(inspector: InspectorModel, plains: Any, weights: str, digest: str) -> dict[str, Any]:
     values = {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema": layout.SCHEMA,
+        "schema_version": layout.SCHEMA_VERSION,
         "config": to_plain(inspector.config),
         **inspector.preparation.to_plain(),
         "targets": list(inspector.columns),
@@ -98,8 +88,8 @@ def _plain(inspector: InspectorModel, plains: Any, weights: str, digest: str) ->
         "networks": len(inspector.networks),
         "layer_split": inspector.networks[0].split,
     }
-    values |= {name: to_plain(getattr(inspector, name)) for name in KEYS if name not in values}
-    return {name: values[name] for name in KEYS}
+    values |= {name: to_plain(getattr(inspector, name)) for name in layout.KEYS if name not in values}
+    return {name: values[name] for name in layout.KEYS}
 
 
 def _decode(folder: Path, value: Mapping[str, Any], device: str) -> InspectorModel:

@@ -222,12 +222,12 @@ def _files_as_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or error.errno in NO_ROOM:  # every command reports these
-            raise
         raise _file_error(error) from None
 
 
 def _file_error(error: OSError) -> RunFailed:
+    if error.filename is None or error.errno in NO_ROOM:  # every command reports these
+        raise error
     return RunFailed(f"{error.filename2 or error.filename}: {error.strerror}")
 
 
@@ -421,8 +421,6 @@ class _Job:
                 write_reports(self.folder, found, about)
                 draw_pictures(self.folder, found, self.say)
             except OSError as error:
-                if error.filename is None or error.errno in NO_ROOM:
-                    raise
                 fault = _file_error(error)
         return TrainResult(
             folder=self.folder, inspector=inspector, config=full, evaluation=found, about=about, fault=fault

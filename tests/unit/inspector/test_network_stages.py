@@ -125,7 +125,7 @@ def test_a_network_begins_as_the_plain_model_it_adds_to() -> None:
     assert torch.equal(network(graphs, facts), facts[:, 2:])
     network.mlp[-1].reset_parameters()
     assert not torch.allclose(network(graphs, facts), facts[:, 2:])
-    with pytest.raises(BadInput, match="only 2 facts"):
+    with pytest.raises(BadInput, match="only 2 features"):
         Network(dataclasses.replace(OURS, plain=True), 3, 2)
 
 

@@ -21,10 +21,9 @@ from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.json_values import content_hash, to_plain
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
-from driple.pipeline.graph import public
-from driple.pipeline.graph.public import OpGraph, read_graph
+from driple.pipeline.graph.public import OpGraph, read_graph, stored_graph
 
-KEY_VERSION = 1
+KEY_VERSION = 2
 AT_ONCE = 4
 """TensorFlow processes; each takes up to 1 GB."""
 
@@ -44,11 +43,12 @@ class GraphRequest:
     def key(self) -> str:
         """The same for what has the same graph.
 
-        Kind of GPU and network do not make a graph. Nor do the numbers of servers and workers, as a worker's own ops
-        go: so it was for resnet20, transformer and ncf, sync and async, to the last byte. In an all-reduce they do.
+        The kind of GPU and the network do not change a graph. The number of servers changes which server holds which
+        variable, and so the bytes of the busiest one. The number of workers changes the graph of an all-reduce only.
         """
         made_by = {name: _version(name) for name in ("driple", "tensorflow", "tf_keras")}
-        setting = {"gpu": self.setting.device != CPU, "workers": None if self.setting.servers else self.setting.workers}
+        servers, workers = self.setting.servers, self.setting.workers
+        setting = {"gpu": self.setting.device != CPU, "servers": servers, "workers": None if servers else workers}
         workload = to_plain(self.workload)
         if self.code is not None:  # its hash is in the workload; where it lies says nothing
             workload["model"] = self.workload.model.rpartition(":")[2]
@@ -109,11 +109,7 @@ def cached_graphs(
 
 def _stored(wanted: GraphRequest) -> OpGraph | None:
     """A graph of the zoo that is installed with driple; None where there is none."""
-    find = getattr(public, "stored_graph", None)
-    if find is None or wanted.code is not None:
-        return None
-    found: OpGraph | None = find(wanted.workload, wanted.setting)
-    return found
+    return None if wanted.code is not None else stored_graph(wanted.workload, wanted.setting)
 
 
 def _kept(path: Path) -> OpGraph | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from importlib import resources
 from pathlib import Path
 
 from driple.contracts.errors import UnknownName
+from driple.contracts.installed_data import installed_data
 
-PACKAGE = "driple.experiments"
+FOLDER = "experiments"
 NOT_EXPERIMENTS = ("workloads",)
 """Files beside the experiments: lists of workloads that they share."""
 
@@ -31,8 +30,7 @@ def find_experiment(name: str | os.PathLike[str]) -> Path:
 
 def known_experiments() -> dict[str, Path]:
     """The experiments that have a name. Those of the current folder come first."""
-    files = list(Path("experiments").glob("*.yaml"))
-    with suppress(ModuleNotFoundError):  # an installation without the experiment files
-        files += [Path(str(file)) for file in resources.files(PACKAGE).iterdir() if file.name.endswith(".yaml")]
-    found = {file.stem: file for file in reversed(files) if file.stem not in NOT_EXPERIMENTS}
+    folders = (installed_data(FOLDER), Path(FOLDER))
+    files = [file for folder in folders if folder is not None for file in folder.glob("*.yaml")]
+    found = {file.stem: file for file in files if file.stem not in NOT_EXPERIMENTS}
     return dict(sorted(found.items()))

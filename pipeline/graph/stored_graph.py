@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.zoo_graph import FOLDER, METADATA
 from driple.contracts.installed_data import installed_data
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
@@ -29,33 +30,9 @@ from driple.contracts.zoo import DATASETS, MAX_BATCH, MODELS, ordinary_size
 from driple.pipeline.graph.op_graph import OpGraph
 from driple.pipeline.graph.raw_graph import RawGraph, choose
 
-FOLDER = "zoo_graphs"
-SCHEMA = "zoo_graph"
-SCHEMA_VERSION = 1
-METADATA = {"driple.schema": SCHEMA, "driple.schema_version": str(SCHEMA_VERSION)}
 TASK = "worker:0"
 ON_WORKER = -1
 ON_HOST_CPU = -2
-# Columns: lists per op, per edge, per tensor that goes to a server, per variable.
-COLUMNS = {
-    "strategy": "string",
-    "ops": "list<string>",
-    "place": "list<int16>",
-    "sized": "list<bool_>",
-    "bytes_base": "list<int64>",
-    "bytes_per_example": "list<int64>",
-    "flops_base": "list<int64>",
-    "flops_per_example": "list<int64>",
-    "src": "list<int32>",
-    "dst": "list<int32>",
-    "output": "list<int16>",
-    "sent_op": "list<int32>",
-    "sent_output": "list<int16>",
-    "sent_base": "list<int64>",
-    "sent_per_example": "list<int64>",
-    "variable_bytes": "list<int64>",
-    "extra_left_out": "int64",
-}
 
 
 @dataclass(frozen=True, eq=False)

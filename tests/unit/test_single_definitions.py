@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from driple.contracts.formats import task_files
 from driple.contracts.protocol import events, forkserver_messages, requests
 
@@ -35,16 +33,6 @@ OTHER_MEANING = {
     ("orchestrator/attempt/fetch.py", "steps"),  # a folder
     ("orchestrator/attempt/task_command.py", "run"),  # docker run
     ("orchestrator/attempt/task_start.py", "run"),  # a label of the trace
-}
-# TEMPORARY: copies that are about to move into contracts/formats. To be emptied.
-TEMPORARY = {
-    "workloads/graphs/graph_writer.py",
-    "pipeline/graph/graph_parquet.py",
-    "pipeline/datasets/dataset_file.py",
-    "pipeline/reports/inspector_files.py",
-    "inspector/data/dataset_rows.py",
-    "inspector/model/inspector_folder.py",
-    "inspector/model/store.py",
 }
 
 
@@ -86,13 +74,7 @@ def schema_offenders(*folders: str) -> set[str]:
 
 
 def test_schema_names_and_versions_are_defined_in_contracts() -> None:
-    offenders = schema_offenders(*PACKAGES)
-    assert sorted(offender for offender in offenders if offender.partition(":")[0] not in TEMPORARY) == []
-
-
-@pytest.mark.parametrize("path", sorted(TEMPORARY))
-def test_no_entry_of_the_temporary_list_is_stale(path: str) -> None:
-    assert path in {offender.partition(":")[0] for offender in schema_offenders(*PACKAGES)}, f"remove {path}"
+    assert sorted(schema_offenders(*PACKAGES)) == []
 
 
 def test_names_of_a_tasks_files_are_defined_in_contracts() -> None:

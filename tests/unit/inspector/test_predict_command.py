@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,10 @@ def tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, graph: Path) -> 
         Path(out).write_bytes(graph.read_bytes())
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("driple.inspector.predict.graph_cache.subprocess.run", run)
+    # Not subprocess.run itself: libraries that are loaded meanwhile use it too.
+    monkeypatch.setattr(graph_cache, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL))
     monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr(graph_cache, "stored_graph", lambda workload, setting: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return calls
 

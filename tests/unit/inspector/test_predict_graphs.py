@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import predict_work as work
@@ -38,8 +39,10 @@ class Maker:
 @pytest.fixture
 def maker(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> Maker:
     made = Maker(work.run_graph(checkout).read_bytes())
-    monkeypatch.setattr("driple.inspector.predict.graph_cache.subprocess.run", made)
+    # Not subprocess.run itself: libraries that are loaded meanwhile use it too.
+    monkeypatch.setattr(graph_cache, "subprocess", SimpleNamespace(run=made, DEVNULL=subprocess.DEVNULL))
     monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr(graph_cache, "stored_graph", lambda workload, setting: None)
     return made
 
 
@@ -79,8 +82,10 @@ def test_a_cache_that_cannot_be_written_is_done_without(maker: Maker, tmp_path: 
 
 def test_without_tensorflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("driple.inspector.predict.graph_cache.find_spec", lambda name: None)
+    assert cached_graphs([WANTED], tmp_path, silent)[WANTED].ops  # its graph is stored with driple
+    wide = replace(WANTED, workload=replace(WORKLOAD, width=2.0))
     with pytest.raises(BadInput) as caught:
-        cached_graphs([WANTED], tmp_path, silent)
+        cached_graphs([wide], tmp_path, silent)
     assert "pip install 'driple[workloads]'" in str(caught.value) and "--graph" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -91,10 +96,10 @@ def test_the_key_has_all_that_makes_a_graph(monkeypatch: pytest.MonkeyPatch, tmp
         **{"image_size": 33, "width": 0.5, "sharding": "round_robin", "code_sha256": "00", "sequence_length": 5},
     }
     others = [replace(WANTED, workload=replace(WORKLOAD, **{name: value})) for name, value in changes.items()]
-    others.append(replace(WANTED, setting=Setting.parse("v100-p1w2-1g")))
+    others += [replace(WANTED, setting=Setting.parse(text)) for text in ("v100-p1w2-1g", "cpu-p2w2-1g")]
     every = [WANTED, *others]
     assert len({one.key for one in every}) == len(every)
-    for same in ("cpu-p2w3-1g", "cpu-p1w2-100m"):
+    for same in ("cpu-p1w3-1g", "cpu-p1w2-100m"):
         assert replace(WANTED, setting=Setting.parse(same)).key == WANTED.key
     rings = [replace(WANTED, setting=Setting.parse(text)).key for text in ("cpu-p0w2-1g", "cpu-p0w3-1g")]
     assert len({WANTED.key, *rings}) == 3

@@ -100,7 +100,9 @@ def test_damaged_files(checkout: Path, tmp_path: Path, monkeypatch: pytest.Monke
         else:
             assert out.getvalue() == ""
             assert err.getvalue(), (number, data)
-            assert all(line.startswith("x/") and line.isprintable() for line in err.getvalue().splitlines()), (
+            assert all(
+                line.startswith(("x/", "/etc/passwd")) and line.isprintable() for line in err.getvalue().splitlines()
+            ), (
                 number,
                 data,
             )

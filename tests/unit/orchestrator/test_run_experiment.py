@@ -108,7 +108,7 @@ def test_a_name_is_looked_up_in_three_places(checkout: Path, tmp_path: Path, mon
     installed.mkdir(parents=True)
     for name in ("p2w2", "other", "workloads"):
         (installed / f"{name}.yaml").write_text("")
-    monkeypatch.setattr("importlib.resources.files", lambda package: installed)
+    monkeypatch.setattr(experiment_lookup, "installed_data", lambda name: installed)
     assert find_experiment("p2w2") == installed / "p2w2.yaml"
     Path("experiments").mkdir()
     Path("experiments/p2w2.yaml").write_text("")
@@ -124,7 +124,7 @@ def test_a_name_is_looked_up_in_three_places(checkout: Path, tmp_path: Path, mon
 def test_an_installation_without_experiments_still_lists_the_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(experiment_lookup, "PACKAGE", "driple.no_such_package")
+    monkeypatch.setattr(experiment_lookup, "installed_data", lambda name: None)
     assert known_experiments() == {}
     Path("experiments").mkdir()
     Path("experiments/mine.yaml").write_text("")

@@ -58,18 +58,19 @@ def file_name(task: str) -> str:
 
 
 @contextmanager
-def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
+def replacing(path: Union[str, Path], mode: str = "w", *, follow: bool = True) -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
     On an error the old file stays and the new one is removed. The error of a full disk names the file. A symbolic link
-    stays, and its target is replaced. A device, a pipe and a name such as /dev/stdout are written to directly.
+    stays, and its target is replaced; without `follow` the link itself is replaced. A device, a pipe and a name such as
+    /dev/stdout are written to directly.
 
     Raises:
         IsADirectoryError: `path` is a folder.
     """
     encoding = None if "b" in mode else "utf-8"
-    name, descriptor = _behind_links(os.path.abspath(path))
-    if descriptor is not None or (os.path.exists(name) and not os.path.isfile(name)):
+    name, descriptor = _behind_links(os.path.abspath(path)) if follow else (os.path.abspath(path), None)
+    if descriptor is not None or not (os.path.islink(name) or os.path.isfile(name) or not os.path.exists(name)):
         if descriptor is None and os.path.isdir(name):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         for stream in (sys.stdout, sys.stderr):

@@ -81,7 +81,7 @@ class WorkDir:
         """Writes a file atomically; creates its folders."""
         target = self.inside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target, "wb") as stream:
+        with replacing(target, "wb", follow=False) as stream:  # a link may lead out of the work folder
             stream.write(text.encode("utf-8"))
 
     def remove(self, path: str) -> None:

@@ -177,7 +177,7 @@ def test_aligned_text(tmp_path: Path, names: tuple[str, str]) -> None:
     ("model", "files", "message"),
     [
         ("resnet20", {}, r"expected CIFAR-10 in its binary version \('data_batch_\*\.bin'\), found no such file"),
-        ("resnet20", {"data_batch_1.bin": b""}, "0 bytes are no whole number"),
+        ("resnet20", {"data_batch_1.bin": b""}, "0 bytes, not a multiple"),
         (
             "resnet20",
             {"data_batch_1.bin": b"\x01" * 3000},

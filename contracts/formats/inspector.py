@@ -19,6 +19,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.dataset import SPLITS
+from driple.contracts.strategy import SERVER, WORKER
 
 FILE = "inspector.json"
 SCHEMA = "inspector"
@@ -49,8 +51,7 @@ STATE_KEY = "driple"
 PREDICTIONS_SCHEMA = "predictions"
 PREDICTIONS_VERSION = 1
 
-ROLES = ("worker", "ps")
-SPLITS = ("architecture", "random")
+ROLES = (WORKER, SERVER)
 MAX_NETWORKS = 10_000
 
 KEYS = (

@@ -16,18 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS, DURATION, LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.inspector.data.node_features import KILOBYTE
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 _NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
 """Received bytes count by the busiest server, for which a step waits."""
@@ -93,7 +90,7 @@ class CostModel:
 
     @classmethod
     def fit(
-        cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64], columns: Sequence[str] = COLUMNS
+        cls, facts: FloatArray, targets: FloatArray, folds: IntArray, columns: Sequence[str] = COLUMNS
     ) -> tuple[CostModel, FloatArray]:
         """Fits the model; also returns the out-of-fold estimate of each training row.
 
@@ -152,13 +149,13 @@ def _special(names: Sequence[str]) -> FloatArray:
     return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
 
 
-def _general(names: Sequence[str]) -> NDArray[np.bool_]:
+def _general(names: Sequence[str]) -> BoolArray:
     """Whether the constant and each amount are of the whole graph."""
     return np.array([True, *(name in GENERAL for name in names)])
 
 
 def _fit_all(
-    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
+    work: FloatArray, values: FloatArray, folds: IntArray, special: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Of T targets the rates [T, C], each by the penalty that errs least on folds held back, and what was said then.
 
@@ -216,7 +213,7 @@ class _Sums:
     """[penalties, T, C]"""
     amounts: FloatArray
     """[T, C]"""
-    rows: NDArray[np.int64]
+    rows: IntArray
     """[T]"""
 
 
@@ -228,7 +225,7 @@ def _sums(relative: FloatArray, wanted: FloatArray, weights: FloatArray) -> _Sum
     return _Sums(products, sides, relative.sum(axis=1), (weights[0] > 0).sum(axis=1))
 
 
-def _solved(sums: _Sums, penalties: FloatArray, free: NDArray[np.bool_] | None) -> FloatArray:
+def _solved(sums: _Sums, penalties: FloatArray, free: BoolArray | None) -> FloatArray:
     """Rates [penalties, T, C] that make weighted squares of relative errors least; `free` guesses which are not 0."""
     against = penalties * sums.amounts / np.sqrt(np.maximum(sums.rows, 1))[:, None]
     products = sums.products.copy()

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -64,7 +61,7 @@ class KernelRidge:
         return np.asarray(self.points), np.asarray(weights).T
 
     @classmethod
-    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[KernelRidge, FloatArray]:
+    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: IntArray) -> tuple[KernelRidge, FloatArray]:
         """Fits the models; also returns the out-of-fold predictions of the training rows.
 
         Args:
@@ -101,7 +98,7 @@ class _Fits:
     Weights are B (y - mean), with B the inverse of (alike + penalty) over the known rows.
     """
 
-    def __init__(self, alike: FloatArray, wanted: FloatArray, mask: NDArray[np.bool_]) -> None:
+    def __init__(self, alike: FloatArray, wanted: FloatArray, mask: BoolArray) -> None:
         self._alike, self._mask, self._known = alike[:, mask], mask, wanted[mask]
         sizes, turns = np.linalg.eigh(alike[np.ix_(mask, mask)])
         self._inverses = (turns / (sizes + np.array(PENALTIES)[:, None])[:, None, :]) @ turns.T
@@ -109,7 +106,7 @@ class _Fits:
         self._of_values, self._of_ones = self._inverses @ self._known, self._inverses.sum(axis=2)[..., None]
         self.weights = self._of_values - self._of_ones * self.means
 
-    def without_folds(self, folds: NDArray[np.int64]) -> FloatArray:
+    def without_folds(self, folds: IntArray) -> FloatArray:
         """[penalties, n, targets]: what is said of each row without its fold, whether it is known itself or not.
 
         Nothing is decomposed anew: weights are without the rows of a fold f once y is changed there so that theirs

@@ -12,12 +12,9 @@ that takes rows needs the longer the more rows there are; here their number does
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray
 
 TINY = 1e-140
 """Size of a column up to which its unknown has no say: squares would vanish."""
@@ -29,7 +26,7 @@ CHANCES = 3
 """Rounds in which changing all may fail to leave fewer offenders than ever before."""
 
 
-def nonnegative(products: FloatArray, sides: FloatArray, free: NDArray[np.bool_] | None = None) -> FloatArray:
+def nonnegative(products: FloatArray, sides: FloatArray, free: BoolArray | None = None) -> FloatArray:
     """Solutions [P, n].
 
     Args:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 
 STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
 """From weak to one that leaves hardly more than the mean, for standardised features."""
@@ -27,9 +25,7 @@ class LinearModel:
         return np.asarray(self.bias + columns @ np.asarray(self.weights), dtype=np.float64)
 
 
-def ridges(
-    seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]
-) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
+def ridges(seen: FloatArray, wanted: FloatArray, folds: IntArray) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
     """The ridge of each target with the least out-of-fold error, and the out-of-fold predictions [n, T].
 
     Args:
@@ -57,9 +53,7 @@ def ridges(
     return tuple(lines), said
 
 
-def straight(
-    there: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
-) -> tuple[LinearModel, FloatArray]:
+def straight(there: FloatArray, wanted: FloatArray, rows: BoolArray, folds: IntArray) -> tuple[LinearModel, FloatArray]:
     """The line a + b x by least squares with b >= 0, and its out-of-fold predictions."""
     held = np.zeros(len(wanted))
     for fold in np.unique(folds):
@@ -96,7 +90,7 @@ class _Ridges:
     def _weights(self, left: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(self._right.T @ (self._pull[..., None] * (left.T @ y)), dtype=np.float64)
 
-    def without(self, rows: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    def without(self, rows: BoolArray) -> tuple[FloatArray, FloatArray]:
         """Weights and biases without these rows, and nothing is decomposed anew.
 
         With y changed there so that the ridges of all rows miss nothing of them, they add nothing. H, which makes of y

@@ -23,16 +23,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.cost_model import CostModel
 from driple.inspector.base_model.kernel_ridge import KernelRidge
 from driple.inspector.base_model.ridge import LinearModel, ridges, straight
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Lines = tuple[LinearModel | None, ...]
 Jobs: TypeAlias = Sequence[str | None]
 
@@ -127,7 +126,7 @@ class BaseModel:
         cls,
         facts: FloatArray,
         values: FloatArray,
-        folds: NDArray[np.int64],
+        folds: IntArray,
         scale: WorkloadScaler,
         targets: TargetScaler,
         elsewhere: SourceModel | None = None,
@@ -229,9 +228,7 @@ def _near(
     return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}
 
 
-def _shares(
-    said: Mapping[str, FloatArray], wanted: FloatArray, rows: NDArray[np.bool_], mean: float
-) -> tuple[float, ...]:
+def _shares(said: Mapping[str, FloatArray], wanted: FloatArray, rows: BoolArray, mean: float) -> tuple[float, ...]:
     from scipy.optimize import nnls
 
     columns = np.stack([each[rows] - mean for each in said.values()], axis=1)
@@ -250,7 +247,7 @@ def _blend(said: Mapping[str, FloatArray], mean: float, share: Sequence[float]) 
     return np.asarray(mean + sum(parts), dtype=np.float64)
 
 
-def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:
+def folds_of(names: Sequence[object], rows: int) -> IntArray:
     """The fold of each row: rows of one name stay together; without two names, row by row in turn."""
     known = sorted({str(name) for name in names if name is not None})
     if len(known) < 2 or any(name is None for name in names):

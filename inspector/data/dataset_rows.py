@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
@@ -34,6 +33,7 @@ from driple.contracts.formats.inspector import ROLES
 from driple.contracts.json_values import from_plain
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.setting import Setting
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import (
     MOST,
     WORKLOAD,
@@ -230,7 +230,7 @@ def _target(row: Mapping[str, Any], name: str) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean(values: FloatArray) -> FloatArray:
     """Over the rows, [n, T] to [T]; nulls do not count."""
     known = ~np.isnan(values)
     count = known.sum(axis=0)

@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.contracts.formats.inspector import SPLITS
+from driple.contracts.formats.dataset import SIDES, SPLITS
 from driple.contracts.json_values import content_hash
 from driple.contracts.metrics import COLUMNS
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
 MOST = 1e18
 """Of anything that is measured or asked for: bytes a second of all networks together are less."""
-SIDES = ("train", "val", "test")
 
 LEAST_TRAIN = 8
 """Examples on the training side with which a training is begun."""
@@ -40,9 +39,9 @@ OF_THE_JOB = WORKLOAD[: WORKLOAD.index("placement")]
 class PublishedGraph:
     """A graph that came grouped, from the authors' files: it has three features a node and nothing else."""
 
-    features: NDArray[np.float64]
+    features: FloatArray
     """[M, 3], columns as FEATURES."""
-    edges: NDArray[np.int64]
+    edges: IntArray
     """[E, 2]: each pair once, the smaller number first."""
 
     def __post_init__(self) -> None:
@@ -76,7 +75,7 @@ class Example:
     """Of those received, those of the one task that gives most."""
     columns: tuple[str, ...] = COLUMNS
     """Names of the targets."""
-    targets: NDArray[np.float64] = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
+    targets: FloatArray = dataclasses.field(default_factory=lambda: np.full(len(COLUMNS), np.nan))
     """[columns]; NaN where it is null in every row."""
     rows: int = 0
     """That were averaged."""
@@ -156,7 +155,7 @@ class Examples:
         """The same examples with these targets; NaN where they have none of that name."""
         return dataclasses.replace(self, items=select(self.items, columns))
 
-    def targets(self) -> NDArray[np.float64]:
+    def targets(self) -> FloatArray:
         """[n, columns]; NaN where null."""
         return np.array([item.targets for item in self.items], dtype=np.float64).reshape(-1, len(self.columns))
 
@@ -179,7 +178,7 @@ def _with_columns(item: Example, columns: tuple[str, ...]) -> Example:
     return dataclasses.replace(item, columns=columns, targets=np.array([known.get(name, np.nan) for name in columns]))
 
 
-def usable(train: Examples, least: int = LEAST_VALUES) -> NDArray[np.bool_]:
+def usable(train: Examples, least: int = LEAST_VALUES) -> BoolArray:
     """[columns]: the targets that enough of the training examples know."""
     return (~np.isnan(train.targets())).sum(axis=0) >= least
 

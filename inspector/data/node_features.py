@@ -15,10 +15,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.array_types import FloatArray, IntArray
 from driple.inspector.data.examples import Graph, PublishedGraph
 from driple.inspector.data.op_classes import CLASSES, COUNTED, class_numbers
 from driple.inspector.model.model_config import FEATURE_KINDS
@@ -45,9 +45,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 class Sample:
     """A graph as a network sees it."""
 
-    features: NDArray[np.float64]
+    features: FloatArray
     """[M, F], not scaled."""
-    edges: NDArray[np.int64]
+    edges: IntArray
     """[E, 2], undirected: each pair once, the smaller number first."""
 
 
@@ -90,7 +90,7 @@ class Featuriser:
         flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
         classes = class_numbers(graph.ops)
 
-        def per_class(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        def per_class(weights: FloatArray) -> FloatArray:
             cells = np.bincount(grouped.groups * len(CLASSES) + classes, weights, minlength=count * len(CLASSES))
             return cells.reshape(count, len(CLASSES))
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from driple.inspector.data.array_types import IntArray
 
 CONVOLUTION = "convolution"
 CONVOLUTION_GRADIENT = "convolution_gradient"
@@ -120,7 +121,7 @@ def class_of(op: str) -> str:
     return next((name for sign, name in _SIGNS if sign.search(stem)), OTHER)
 
 
-def class_numbers(ops: Sequence[str]) -> NDArray[np.int64]:
+def class_numbers(ops: Sequence[str]) -> IntArray:
     """Of each op, the position of its class in CLASSES."""
     position = {op: CLASSES.index(class_of(op)) for op in set(ops)}
     return np.array([position[op] for op in ops], dtype=np.int64)

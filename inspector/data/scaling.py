@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
+from driple.inspector.data.array_types import BoolArray, FloatArray
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES
 
@@ -38,7 +38,7 @@ class FeatureScaler:
         _positive(self.deviation)
 
     @classmethod
-    def fit(cls, kind: str, features: Iterable[NDArray[np.float64]]) -> FeatureScaler:
+    def fit(cls, kind: str, features: Iterable[FloatArray]) -> FeatureScaler:
         """From the features [M, F] of each training graph."""
         _known("feature_scale", kind, FEATURE_SCALES)
         nodes = np.concatenate(list(features))
@@ -47,7 +47,7 @@ class FeatureScaler:
         mean, deviation = _moments(_log1p(nodes))
         return cls(kind, _plain(mean), _plain(np.where(deviation > 0, deviation, 1.0)))
 
-    def transform(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, features: FloatArray) -> FloatArray:
         """[M, F] to [M, F]."""
         if features.shape[1] != len(self.mean):
             raise BadInput(f"{features.shape[1]} features of a node, the scale knows {len(self.mean)}")
@@ -76,13 +76,13 @@ class WorkloadScaler:
         return len(self.names)
 
     @classmethod
-    def fit(cls, facts: NDArray[np.float64]) -> WorkloadScaler:
+    def fit(cls, facts: FloatArray) -> WorkloadScaler:
         """From the facts [n, len(WORKLOAD_FEATURES)] of the training rows."""
         mean, deviation = _moments(facts)
         kept = np.flatnonzero(deviation > 0)
         return cls(tuple(WORKLOAD_FEATURES[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
 
-    def transform(self, facts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, facts: FloatArray) -> FloatArray:
         """[n, len(WORKLOAD_FEATURES)] to [n, len(self)]."""
         if facts.ndim != 2 or facts.shape[1] != len(WORKLOAD_FEATURES):
             raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(WORKLOAD_FEATURES)}]")
@@ -120,13 +120,7 @@ class TargetScaler:
             raise BadInput("a scale of targets with a negative offset")
 
     @classmethod
-    def fit(
-        cls,
-        kind: str,
-        targets: NDArray[np.float64],
-        usable: NDArray[np.bool_],
-        columns: tuple[str, ...] = COLUMNS,
-    ) -> TargetScaler:
+    def fit(cls, kind: str, targets: FloatArray, usable: BoolArray, columns: tuple[str, ...] = COLUMNS) -> TargetScaler:
         """From the targets [n, T] of the training rows, NaN where null, which of them to use, and their columns."""
         _known("target_scale", kind, TARGET_SCALES)
         offset, mean = np.zeros((2, len(columns)))
@@ -147,7 +141,7 @@ class TargetScaler:
         used = tuple(bool(one) for one in usable)
         return cls(kind, used, _plain(offset), _plain(mean), _plain(deviation), _plain(greatest), columns)
 
-    def transform(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, targets: FloatArray) -> FloatArray:
         """[n, T] to [n, T]; NaN where null or not usable."""
         values = np.where(self.usable, targets, np.nan)
         if self.kind == MAX:
@@ -155,7 +149,7 @@ class TargetScaler:
         offset = np.where(self.usable, self.offset, 1.0)
         return (np.log(np.maximum(values, 0.0) + offset) - self.mean) / self.deviation
 
-    def inverse(self, scaled: NDArray[np.float64], *, far: float = FAR) -> NDArray[np.float64]:
+    def inverse(self, scaled: FloatArray, *, far: float = FAR) -> FloatArray:
         """[n, T] to [n, T], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
         values = scaled * np.asarray(self.deviation)
         ceiling = self._ceiling(far)
@@ -165,19 +159,19 @@ class TargetScaler:
             values = np.exp(np.minimum(values + self.mean, highest)) - offset
         return np.where(self.usable, np.clip(values, 0.0, ceiling), np.nan)
 
-    def at_limit(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def at_limit(self, values: FloatArray) -> BoolArray:
         """Of what `inverse` gave: whether it would have been more, had that been allowed."""
         return np.asarray(values >= (1 - _FLAT) * np.maximum(self._ceiling(FAR), _FLAT))
 
-    def _ceiling(self, far: float) -> NDArray[np.float64]:
+    def _ceiling(self, far: float) -> FloatArray:
         return far * np.maximum(self.greatest, 0.0)
 
 
-def _log1p(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log1p(values: FloatArray) -> FloatArray:
     return np.log1p(np.maximum(values, 0.0))
 
 
-def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and deviation of each column, NaN left out; deviation 0 where a column is constant or empty."""
     known = ~np.isnan(values)
     count = np.maximum(known.sum(axis=0), 1)
@@ -187,7 +181,7 @@ def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
     return mean, np.where(deviation > _FLAT * np.maximum(np.abs(mean), 1.0), deviation, 0.0)
 
 
-def _plain(values: NDArray[np.float64]) -> tuple[float, ...]:
+def _plain(values: FloatArray) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 

@@ -11,22 +11,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.array_types import BoolArray, FloatArray
 from driple.inspector.data.examples import Example, Examples, job_of, select, usable
 from driple.inspector.data.node_features import Featuriser
 from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
 from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import Batcher
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 FAR = 2.5
 """Deviations at which features are clipped: a linear fit on small models is wrong far outside them."""
@@ -122,7 +120,7 @@ class Preparation:
         return dataclasses.replace(self, targets=scaler)
 
     @property
-    def usable(self) -> NDArray[np.bool_]:
+    def usable(self) -> BoolArray:
         """[T]: targets that are predicted."""
         return np.asarray(self.targets.usable, dtype=bool)
 

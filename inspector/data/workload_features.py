@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Graph, PublishedGraph
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
 from driple.inspector.data.op_classes import CLASSES, class_numbers
@@ -42,7 +42,7 @@ WORKLOAD_FEATURES: tuple[str, ...] = (*DECLARED_FEATURES, *GRAPH_FACTS)
 _made: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
 
 
-def workload_features(example: Example) -> NDArray[np.float64]:
+def workload_features(example: Example) -> FloatArray:
     """[len(WORKLOAD_FEATURES)], not scaled; NaN where unknown."""
     if example.graph not in _made:
         graph = example.graph
@@ -51,7 +51,7 @@ def workload_features(example: Example) -> NDArray[np.float64]:
     return np.array([found.get(name, math.nan) for name in WORKLOAD_FEATURES])
 
 
-def workload_feature_table(examples: Iterable[Example]) -> NDArray[np.float64]:
+def workload_feature_table(examples: Iterable[Example]) -> FloatArray:
     """[n, len(WORKLOAD_FEATURES)]."""
     return np.array([workload_features(example) for example in examples]).reshape(-1, len(WORKLOAD_FEATURES))
 

@@ -7,12 +7,9 @@ how many lie within one spread and within two: 68 and 95 % would be perfect.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import FloatArray
 
 ONE_DEVIATION = 0.683
 LEAST_ROWS = 20

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.evaluation.baselines import BASELINES
 from driple.inspector.evaluation.baselines import fit as fit_baseline
@@ -18,7 +17,6 @@ from driple.inspector.evaluation.calibration import coverage
 from driple.inspector.evaluation.scores import Scores, scores
 from driple.inspector.model.inspector_model import InspectorModel
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Predict = Callable[[Examples], FloatArray]
 
 INSPECTOR = "inspector"

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.formats.inspector import ERRORS_PICTURE, PREDICTIONS_PICTURE
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 
 _COLOURS = ("#1f4e79", "#c9c9c9", "#f4a259", "#5b8e7d", "#8c5e8c")
@@ -46,7 +46,7 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
     names = found.predictors
     height = 0.8 / len(names)
     labels = [*found.columns, "mean of all"]
-    places: NDArray[np.float64] = np.arange(len(labels), dtype=np.float64)
+    places: FloatArray = np.arange(len(labels), dtype=np.float64)
     for number, name in enumerate(names):
         scores = [*of_side[name].targets.values(), of_side[name].overall]
         values = [np.nan if score.nrmse is None else score.nrmse for score in scores]
@@ -64,11 +64,7 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
     axis.axvline(len(found.columns) - 0.5, ymax=0.9, color="#999999", linewidth=0.8)
     axis.set_xticks(places, labels, rotation=35, ha="right", fontsize=8)
     axis.set_ylabel("NRMSE, % of the range of the test values")
-    axis.set_title(
-        f"{_title(found)} ({found.counts['test']})",
-        loc="left",
-        fontsize=10,
-    )
+    axis.set_title(f"{_title(found)} ({found.counts['test']})", loc="left", fontsize=10)
     axis.margins(y=0.15)
     axis.legend(frameon=False, ncols=len(names), fontsize=9)
     _bare(axis)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.inspector.base_model.ridge import solve
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation.target_baseline import Known, Predict, TargetModel, fit_targets
 
@@ -34,7 +35,7 @@ def learn_ridge(train: Known, val: Known | None, seed: int) -> TargetModel:
     middle, deviation = first.mean(axis=0), first.std(axis=0)
     deviation[deviation == 0] = 1.0
 
-    def columns(facts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def columns(facts: FloatArray) -> FloatArray:
         return (_with_squares(facts) - middle) / deviation
 
     seen, values = columns(train.facts), train.values
@@ -61,14 +62,12 @@ def _parts(train: Known, val: Known | None) -> NDArray[Any]:
     return np.arange(len(train.values)) % _PARTS
 
 
-def _all_strengths(
-    facts: NDArray[np.float64], values: NDArray[np.float64], asked: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _all_strengths(facts: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
     """Ridge regressions of every strength: [strengths, rows asked]."""
     weights, biases = solve(facts, values, _STRENGTHS)
     return np.asarray(weights @ asked.T + biases[:, None], dtype=np.float64)
 
 
-def _with_squares(facts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_squares(facts: FloatArray) -> FloatArray:
     near = np.clip(facts, -_OUTLYING, _OUTLYING)
     return np.concatenate([near, near**2], axis=1)

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS, RESOURCES, TARGET_OF_COLUMN
+from driple.inspector.data.array_types import FloatArray
 
 OVERALL = "all"
 
@@ -58,7 +58,7 @@ class Scores:
         yield OVERALL, self.overall
 
 
-def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64], columns: Sequence[str] = COLUMNS) -> Scores:
+def scores(truth: FloatArray, predicted: FloatArray, columns: Sequence[str] = COLUMNS) -> Scores:
     """Scores of predictions, both [n, columns] in the targets' own units; NaN where there is no value.
 
     Raises:
@@ -78,9 +78,7 @@ def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64], columns: 
     return Scores(targets=by_target, resources=by_resource, overall=mean_of(found))
 
 
-def nrmse_within(
-    truth: NDArray[np.float64], predicted: NDArray[np.float64], ranges: NDArray[np.float64]
-) -> float | None:
+def nrmse_within(truth: FloatArray, predicted: FloatArray, ranges: FloatArray) -> float | None:
     """Mean over targets of RMSE / range, where ranges [T] are those of more rows than these; None without any.
 
     For rows that decide something while training: a few of them may hardly differ in a target, and their own range
@@ -95,7 +93,7 @@ def nrmse_within(
     return float((errors / ranges[used]).mean())
 
 
-def ranges_of(*truths: NDArray[np.float64]) -> NDArray[np.float64]:
+def ranges_of(*truths: FloatArray) -> FloatArray:
     """[T]: greatest minus least value of each target over all rows; 0 where there is none."""
     rows = np.concatenate(truths)
     known = ~np.isnan(rows)
@@ -117,7 +115,7 @@ def mean_of(parts: Iterable[Score]) -> Score:
     )
 
 
-def _score(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Score:
+def _score(truth: FloatArray, predicted: FloatArray) -> Score:
     known = ~np.isnan(truth)
     both = known & ~np.isnan(predicted)
     true, error = truth[both], (predicted - truth)[both]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation.target_baseline import Known, Predict, TargetModel, fit_targets
 
@@ -38,5 +38,5 @@ def learn_trees(train: Known, val: Known | None, seed: int) -> TargetModel:
     return lambda facts: np.asarray(again.predict(facts))
 
 
-def _error(predicted: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+def _error(predicted: FloatArray, true: FloatArray) -> float:
     return float(((predicted - true) ** 2).mean())

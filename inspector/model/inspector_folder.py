@@ -163,11 +163,7 @@ def _tensors(folder: Path, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _networks(
-    tensors: Mapping[str, Any],
-    value: Mapping[str, Any],
-    config: InspectorConfig,
-    preparation: Preparation,
-    device: str,
+    tensors: Mapping[str, Any], value: Mapping[str, Any], config: InspectorConfig, preparation: Preparation, device: str
 ) -> tuple[Any, ...]:
     networks = []
     for number in range(value["networks"]):

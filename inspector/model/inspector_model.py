@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.inspector.base_model.stacked_regressor import BaseModel
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.threads import suited, torch_threads
 
-FloatArray: TypeAlias = NDArray[np.float64]
 AT_ONCE = 64
 _NO_LIMIT = 1e6
 """Networks that are all at the limit of what is said do not agree for that."""

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.inspector import ROWS_FILE, ROWS_SCHEMA, ROWS_VERSION
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.run_dir import replacing
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
 
@@ -62,7 +62,7 @@ class TrainingRows:
         )
         return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows)
 
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> FloatArray:
         """[n, len(WORKLOAD_FEATURES)], NaN where unknown."""
         found = np.full((len(self.rows), len(WORKLOAD_FEATURES)), np.nan)
         for place, name in enumerate(self.facts):

@@ -10,17 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example
 from driple.inspector.data.scaling import WorkloadScaler
 from driple.inspector.data.workload_features import DECLARED_FEATURES, WORKLOAD_FEATURES, workload_features
 from driple.inspector.model.training_rows import TrainingRows
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 LIKE, EDGE, FAR = VERDICTS = ("like", "edge", "far")
 # Shares of the training rows: so many lie no farther from the nearest row of another family.

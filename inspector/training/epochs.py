@@ -20,8 +20,8 @@ from driple.inspector.evaluation.scores import nrmse_within, ranges_of
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.seeds import seed_of
-from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import TrainingState
+from driple.inspector.training.transfer import Transferred
 
 ORDER, DROPOUT = 1, 2
 """Purposes of random numbers in an epoch."""
@@ -34,7 +34,7 @@ class Loop:
 
     def __init__(
         self,
-        learner: Trainable,
+        learner: Transferred,
         train: Prepared,
         val: Prepared,
         training: TrainingConfig,
@@ -49,7 +49,7 @@ class Loop:
         self._preparation, self._seed, self._device = preparation, seed, device
         self._build = choose(execution, train.sizes() + val.sizes())
         learner.network.to(device)
-        self._parameters = list(learner.parameters())
+        self._parameters = learner.tuned()
         make = torch.optim.AdamW if training.decoupled else torch.optim.Adam
         self._optimiser = make(self._parameters, lr=training.learning_rate, weight_decay=training.weight_decay)
         self._kept: list[tuple[Batch, Any]] | None = None
@@ -118,7 +118,7 @@ class Loop:
         for batch, once in self._batches(epoch):
             self._optimiser.zero_grad(set_to_none=True)
             known = batch.mask.sum()
-            squares = ((self._learner.outputs(batch, once) - batch.targets) ** 2 * batch.mask).sum()
+            squares = ((self._learner(batch.graphs, once, batch.facts) - batch.targets) ** 2 * batch.mask).sum()
             (squares / known.clamp(min=1)).backward()
             if self._training.clip:
                 torch.nn.utils.clip_grad_norm_(self._parameters, self._training.clip)
@@ -144,9 +144,7 @@ class Loop:
 
     def _made(self, rows: Prepared, order: Iterable[int], size: int) -> Iterable[tuple[Batch, Any]]:
         for batch in rows.batches(list(order), size, self._build, self._device):
-            with torch.no_grad():
-                once = self._learner.once(batch)
-            yield batch, once
+            yield batch, self._learner.cache(batch.graphs)
 
     def _loss_before(self) -> float:
         if self._learner.keeps_batches:
@@ -173,7 +171,7 @@ class Loop:
     def _outputs(self, batches: Iterable[tuple[Batch, Any]]) -> Any:
         self._learner.network.eval()
         with torch.no_grad():
-            return torch.cat([self._learner.outputs(batch, once).cpu() for batch, once in batches])
+            return torch.cat([self._learner(batch.graphs, once, batch.facts).cpu() for batch, once in batches])
 
 
 def _loss(outputs: Any, targets: Any, mask: Any) -> float:

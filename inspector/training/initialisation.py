@@ -5,26 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import to_plain
 from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel, folds_of
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Examples
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.inspector_folder import fill, new_network
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.seeds import repeatable, seed_of
 from driple.inspector.training.threads import solver_threads
-from driple.inspector.training.trainable import Trainable, Tuned, Whole
-from driple.inspector.training.transfer import prepare_transfer
+from driple.inspector.training.transfer import Transferred, prepare_transfer
 from driple.inspector.training.transfer_source import Source
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 LEAST_DOUBT = 1e-3
 """Deviations."""
@@ -38,7 +35,7 @@ START, AGAIN = 3, 4
 class Begun:
     """A network of an ensemble, ready to be trained."""
 
-    learner: Trainable
+    learner: Transferred
     plain: BaseModel | None
     train: Prepared
     val: Prepared
@@ -87,8 +84,8 @@ def start(
         if plain is not None:
             network.doubt.copy_(torch.as_tensor(doubt))
         if transfer is None:
-            return Begun(Whole(network), plain, *rows)
-        return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
+            return Begun(Transferred(network, "all"), plain, *rows)
+        return Begun(prepare_transfer(network, transfer.tune, transfer.ratio), plain, *rows)
 
 
 def fit_plain(

@@ -13,8 +13,8 @@ from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.training.epochs import Loop
 from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import repeatable
-from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import read_state, write_state
+from driple.inspector.training.transfer import Transferred
 
 EVERY_S = 10.0
 """At most so much work is lost when the process is killed."""
@@ -67,7 +67,7 @@ class Fitted:
 
 
 def fit(
-    learner: Trainable,
+    learner: Transferred,
     train: Prepared,
     val: Prepared,
     training: TrainingConfig,

@@ -348,12 +348,7 @@ class _Job:
             return stopped
 
     def _judge(
-        self,
-        examples: Examples,
-        full: TrainConfig,
-        transfer: Transfer | None,
-        trained: Trained,
-        compare_scratch: bool,
+        self, examples: Examples, full: TrainConfig, transfer: Transfer | None, trained: Trained, compare_scratch: bool
     ) -> TrainResult:
         about: dict[str, Any] = {"training": dict(trained.inspector.training)}
         others: dict[str, Any] = {}

@@ -1,9 +1,6 @@
-"""From examples to tensors: samples, workload features and targets, scaled by the training rows.
+"""From examples to tensors: Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch.
 
-    Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch
-
-`Preparation` is fitted on training rows alone and travels with the inspector, so that predicting prepares exactly as
-training did.
+`Preparation` is fitted on training rows and stored with the inspector, so that predicting prepares as training did.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ FAR = 2.5
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some rows, ready for the network."""
+    """Rows for one call of the network."""
 
     graphs: Any
     facts: Any
@@ -55,9 +52,8 @@ class Prepared:
     truth: FloatArray
     """[n, T], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
-    """Of the models."""
     jobs: tuple[str | None, ...]
-    """What ran, whatever the setting."""
+    """examples.job_of of each row."""
     raw_facts: FloatArray
     """[n, len(WORKLOAD_FEATURES)], not scaled, for the base model."""
 
@@ -74,7 +70,6 @@ class Prepared:
         return [len(nodes) for nodes in self.features]
 
     def batches(self, order: Sequence[int], size: int, build: Batcher, device: str = "cpu") -> Iterator[Batch]:
-        """The rows in this order, so many at a time."""
         for start in range(0, len(order), size):
             rows = list(order[start : start + size])
             graphs = build([self.features[row] for row in rows], [self.edges[row] for row in rows])
@@ -88,7 +83,7 @@ class Prepared:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Preparation:
-    """All that turns examples into tensors, and outputs into values."""
+    """Turns examples into tensors, and outputs into values."""
 
     featuriser: Featuriser
     features: FeatureScaler
@@ -97,13 +92,7 @@ class Preparation:
 
     @classmethod
     def fit(cls, train: Examples, config: InspectorConfig, featuriser: Featuriser | None = None) -> Preparation:
-        """Learned from the training rows.
-
-        Args:
-            train: these rows.
-            config: which features, grouping and scales.
-            featuriser: one that has grouped these graphs before.
-        """
+        """Fitted to the training rows; a featuriser that has grouped these graphs before saves time."""
         if featuriser is None:
             featuriser = Featuriser(config.features, train.recipe(config.grouping))
         graphs = {id(item.graph): item.graph for item in train.items}.values()
@@ -115,17 +104,15 @@ class Preparation:
         )
 
     def for_targets_of(self, train: Examples) -> Preparation:
-        """The same inputs, and the scale of other targets: what a network that learned elsewhere needs here."""
+        """The same inputs with a scaler of other targets, for a transfer."""
         scaler = TargetScaler.fit(self.targets.kind, train.targets(), usable(train), train.columns)
         return dataclasses.replace(self, targets=scaler)
 
     @property
     def usable(self) -> BoolArray:
-        """[T]: targets that are predicted."""
         return np.asarray(self.targets.usable, dtype=bool)
 
     def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
-        """Tensors of the examples."""
         items = select(examples.items if isinstance(examples, Examples) else examples, self.targets.columns)
         tensors: dict[int, tuple[Any, Any]] = {}
         for item in items:

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: errors beside the baselines', and predictions against what was true."""
+"""Pictures of an evaluation: errors beside the baselines', and predictions against true values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 _COLOURS = ("#1f4e79", "#c9c9c9", "#f4a259", "#5b8e7d", "#8c5e8c")
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _CUT = 1.0
-"""NRMSE at which a bar is cut: one that is lost would make all others invisible."""
+"""NRMSE at which a bar is cut, so that the others stay visible."""
 
 
 def draw(folder: Path, found: Evaluation) -> None:

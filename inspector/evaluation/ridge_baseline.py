@@ -18,7 +18,7 @@ from driple.inspector.evaluation.target_baseline import Known, Predict, TargetMo
 
 _STRENGTHS = tuple(float(10**power) for power in np.arange(-2, 5.25, 0.25))
 _OUTLYING = 3.0
-"""Deviations: a fact further out counts as this far, or its square would rule all others."""
+"""Deviations at which features are clipped, so that no square dominates."""
 _PARTS = 10
 _TINY = 1e-12
 
@@ -30,7 +30,7 @@ def fit_ridge(train: Examples, val: Examples | None, seed: int) -> Predict:
 
 def learn_ridge(train: Known, val: Known | None, seed: int) -> TargetModel:
     """Ridge regression on the features and their squares."""
-    # Squares of facts that are rare would be large, and so hardly penalised, if they were not scaled again.
+    # Squares of rare features are large and would hardly be penalised without scaling again.
     first = _with_squares(train.facts)
     middle, deviation = first.mean(axis=0), first.std(axis=0)
     deviation[deviation == 0] = 1.0
@@ -55,9 +55,8 @@ def learn_ridge(train: Known, val: Known | None, seed: int) -> TargetModel:
 
 
 def _parts(train: Known, val: Known | None) -> NDArray[Any]:
-    """Of each training row, the part with which it is left out."""
-    of_others = val is not None and not set(val.families) & set(train.families)
-    if of_others and len(set(train.families)) > 1:
+    """The part with which each training row is left out."""
+    if val is not None and not set(val.families) & set(train.families) and len(set(train.families)) > 1:
         return train.families
     return np.arange(len(train.values)) % _PARTS
 

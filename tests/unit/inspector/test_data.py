@@ -14,13 +14,8 @@ from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import SIDES
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data import dataset_rows, graph_lists
-from driple.inspector.data.dataset_rows import (
-    PublishedGraph,
-    read_examples,
-    unmeasured,
-    usable,
-)
-from driple.inspector.data.examples import WORKLOAD
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import WORKLOAD, PublishedGraph, unmeasured, usable
 from driple.pipeline.graph.public import OpGraph
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"

@@ -95,6 +95,12 @@ def _parser() -> CommandParser:
         metavar="DIR",
         help="where the training rows of an inspector are looked up if it has none beside it (default: %(default)s)",
     )
+    more.add_argument(
+        "--measured",
+        type=Path,
+        metavar="DATASETS",
+        help="also print what was measured: the workload's rows there",
+    )
     more.add_argument("--fresh", action="store_true", help="build the graph again, even if it is cached or stored")
     return parser
 

@@ -18,11 +18,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from driple.contracts.formats.dataset import TABLES
 from driple.contracts.metrics import RESOURCES
 from driple.orchestrator.config.experiment import KEYS
 from driple.orchestrator.config.inventory import HOST_KEYS
 from driple.orchestrator.config.workload_grid import GRID_KEYS
-from driple.pipeline.datasets import dataset_file
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -71,7 +71,7 @@ def _keys(title: str, table: Mapping[str, str]) -> str:
 def _columns() -> str:
     others = tuple(f"{resource.key}_" for resource in RESOURCES[1:])
     lines: list[str] = []
-    for title, columns in dataset_file.TABLES.items():
+    for title, columns in TABLES.items():
         lines += [f"### {title}", "", "| column | type | meaning |", "|---|---|---|"]
         for column in columns:
             if title != "Statistics" or not column.name.startswith(others):

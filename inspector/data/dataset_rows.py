@@ -59,7 +59,7 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
     if role not in ROLES:
         raise UnknownName("role", role, ROLES)
     text = str(Setting.parse(setting))
-    path = _find(datasets, text)
+    path = find_dataset(datasets, text)
     try:
         return _read(path, text, role)
     except OSError as error:
@@ -68,7 +68,8 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
         raise BadInput(f"{path}: {error}") from None
 
 
-def _find(datasets: Path, setting: str) -> Path:
+def find_dataset(datasets: Path, setting: str) -> Path:
+    """The file of a setting: `datasets` itself, or the file in that folder. Raises BadInput if there is none."""
     path = datasets if datasets.suffix == SUFFIX and not datasets.is_dir() else datasets / f"{setting}{SUFFIX}"
     if path.is_file():
         return path

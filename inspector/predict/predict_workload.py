@@ -9,11 +9,13 @@ found.to_frame()
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
 from driple.inspector.model import store
 from driple.inspector.predict import request
+from driple.inspector.predict.measured_values import measured_values
 from driple.inspector.predict.prediction import Prediction, Predictions
 
 
@@ -34,6 +36,7 @@ def predict(
     optimiser: str | None = None,
     sharding: str | None = None,
     datasets: str | Path = "datasets",
+    measured: str | Path | None = None,
     fresh: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Predictions:
@@ -55,6 +58,7 @@ def predict(
         optimiser: default momentum.
         sharding: of variables over servers; default balanced.
         datasets: where the dataset of an inspector may be, if its training rows are not kept beside it.
+        measured: a folder of datasets with rows of the workload, whose means are put next to the predictions.
         fresh: build the graph again, even if it is cached or stored.
         say: receives a line before something that takes long.
 
@@ -88,5 +92,9 @@ def predict(
         if inspector.setting != text:
             raise BadInput(f"{folder}: its inspector is of {inspector.setting}, not of {text}")
         answers = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
+        if measured is not None:
+            answers = [
+                replace(one, measured=measured_values(one.query, role, one.columns, Path(measured))) for one in answers
+            ]
         found |= dict(zip(places, answers, strict=True))
     return Predictions(tuple(found[place] for place in range(len(queries))))

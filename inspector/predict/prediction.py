@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -78,6 +78,8 @@ class Prediction:
     """Whether the graph has the bytes that cross between tasks in a step."""
     limited: tuple[str, ...] = ()
     """Columns at the upper limit of predictions, a multiple of the greatest training value: the truth may be more."""
+    measured: Mapping[str, float] = field(default_factory=dict)
+    """Measured means by column, with `step_s`; empty if none were asked for."""
 
     @property
     def setting(self) -> str:
@@ -165,7 +167,12 @@ class Predictions(Sequence[Prediction]):
     def __str__(self) -> str:
         from driple.inspector.predict import prediction_text, what_if
 
-        return "\n".join(prediction_text.one(self.items[0]) if len(self) == 1 else what_if.lines(self.items))
+        if len(self) == 1:
+            return "\n".join(prediction_text.one(self.items[0]))
+        lines = what_if.lines(self.items)
+        for one in self.items:
+            lines += prediction_text.measured_lines(one)
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: metrics in the units of their names, null where unknown."""
@@ -211,6 +218,7 @@ def _row(one: Prediction) -> dict[str, Any]:
         "novelty_distance": None if one.novelty is None else _finite(one.novelty.distance),
         **one.metrics,
         **{f"{name}_spread": value for name, value in _by_column(one.columns, one.spread or ()).items()},
+        **{f"{name}_measured": value for name, value in one.measured.items()},
     }
 
 
@@ -234,6 +242,7 @@ def _plain(one: Prediction) -> dict[str, Any]:
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
         "at_limit": list(one.limited),
+        **({"measured": dict(one.measured)} if one.measured else {}),
         "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
         "inspector": {
             **{"folder": str(info.folder), "split": info.split, "networks": info.networks},

@@ -60,7 +60,25 @@ def one(answer: Prediction) -> list[str]:
         if answer.examples_per_s is not None:
             line += f"; {figures(answer.examples_per_s)} examples/s of the job"
         lines.append(line)
-    return [*lines, *rests_on(answer)]
+    return [*lines, *rests_on(answer), *measured_lines(answer)]
+
+
+def measured_lines(answer: Prediction) -> list[str]:
+    """Predicted next to measured values; empty without measured ones."""
+    rows = [["", "predicted", "measured", "difference"]]
+    for column, measured in answer.measured.items():
+        target = TARGET_OF_COLUMN.get(column)
+        if target is None:
+            name, unit, predicted, spread = "step time", "s", answer.step_time_s or math.nan, None
+        else:
+            name, unit, predicted, spread = target.title, target.unit, answer.value(target), answer.spread_of(target)
+        if target is not None and target.resource is not None and target.metric is not None:
+            name = f"{resource_name(target.resource, answer.query.setting)}, {target.metric.title}"
+        difference = f"{100 * (predicted / measured - 1):+.0f} %" if measured else ""
+        rows.append([name, quantity(predicted, unit, spread), quantity(measured, unit), difference])
+    query = answer.query
+    head = f"predicted next to measured, {workload_label(query.workload)} on {query.setting}"
+    return ["", head, *aligned(rows, gap=3)] if answer.measured else []
 
 
 def rests_on(answer: Prediction) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+import driple
 from driple.orchestrator.config.experiment import load_experiment
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -29,7 +30,6 @@ def script(name: str) -> Any:
 
 
 snippets = script("doc_snippets")
-HAS_API = importlib.util.find_spec("driple").origin is not None  # type: ignore[union-attr]
 NOT_RUN = {"lab", "hosts", "files", "hours"}
 """Marks of snippets that need a lab, other hosts, files to download, or hours."""
 ELSEWHERE = {"slow", "tf"}
@@ -48,7 +48,7 @@ def all_blocks() -> Iterator[Any]:
 def runnable(page: Path) -> list[Any]:
     """Python blocks of a page that are executed here."""
     found = [block for block in snippets.blocks(page) if block.language == "python" and not block.title]
-    return [block for block in found if not block.marks and (HAS_API or not snippets.names(block.text))]
+    return [block for block in found if not block.marks]
 
 
 PYTHON_PAGES = [page for page in snippets.pages() if runnable(page)]
@@ -75,7 +75,6 @@ def test_commands_print_what_a_page_shows(block: Any, tmp_path: Path) -> None:
             assert snippets.same(command.output, real, "numbers" in block.marks), real
 
 
-@pytest.mark.skipif(not HAS_API, reason="this tree has no public Python API")
 def test_the_notebook_runs(tmp_path: Path) -> None:
     snippets.workspace(tmp_path)
     program = tmp_path / "notebook_cells.py"
@@ -93,10 +92,7 @@ def test_snippets_that_are_not_run_use_public_names_that_exist() -> None:
     for cell in snippets.cells(snippets.NOTEBOOK):
         used |= snippets.names(cell)
     assert {"run", "runs", "metrics", "build_dataset", "train", "predict", "Inspector"} <= used
-    if HAS_API:
-        import driple
-
-        assert used <= set(driple.__all__)
+    assert used <= set(driple.__all__)
 
 
 def test_most_snippets_run_and_every_mark_is_known() -> None:
@@ -126,8 +122,6 @@ def test_commands_in_the_documents_have_options_that_exist() -> None:
                 continue
             checked += 1
             known = set(re.findall(r"--[a-z][a-z-]+", help_of(tuple(program))))
-            if not HAS_API:
-                known |= {"--set", "--config", "--show-config"}  # options of driple-train that come with the API
             assert set(options) <= known, f"{block.place}: {command.text}"
     assert checked >= 60
 

@@ -1,0 +1,45 @@
+"""Measured values of a workload: the means over the rows of a dataset that ran it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import check_metadata
+from driple.inspector.data.dataset_rows import find_dataset
+from driple.inspector.predict.request import PredictionQuery
+
+STEP = "step_s"
+_SAME = ("model", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "sharding")
+
+
+def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], datasets: Path) -> dict[str, float]:
+    """The mean of each column, and of STEP, over the rows of a workload and role; without columns that have no value.
+
+    Raises:
+        BadInput: there is no such dataset, or it has no row of the workload.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = find_dataset(datasets, str(query.setting))
+    try:
+        with pq.ParquetFile(path) as file:
+            check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
+            wanted = [name for name in ("role", STEP, *_SAME, *columns) if name in file.schema_arrow.names]
+            rows = file.read(columns=wanted).to_pylist()
+    except (pa.ArrowException, OSError, ValueError, KeyError):
+        raise BadInput(f"{path}: not a dataset that can be read; build it again (driple-build-dataset)") from None
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    asked = {name: query.workload[name] for name in _SAME if query.workload.get(name) is not None}
+    asked["role"] = role
+    same = [row for row in rows if all(row.get(name) == value for name, value in asked.items())]
+    if not same:
+        label = ", ".join(f"{name} {value}" for name, value in asked.items())
+        raise BadInput(f"{path}: no row of this workload ({label}); run it (driple-run), then driple-build-dataset")
+    known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
+    return {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}

@@ -1,0 +1,57 @@
+"""Predictions next to measured values of the same workload."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import driple
+from driple.inspector.cli_predict import main
+
+SETTING = "cpu-p2w2-1g"
+
+
+@pytest.fixture(autouse=True)
+def in_the_checkout(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+
+
+def test_measured_values_are_the_means_of_the_rows_of_the_workload(checkout: Path) -> None:
+    (one,) = driple.predict("resnet20", setting=SETTING, batch_size=32, measured="datasets")
+    table = pq.read_table(checkout / "datasets" / f"{SETTING}.parquet").to_pandas()
+    same = (table.model == "resnet20") & (table.batch_size == 32) & (table.width == 1) & (table.optimiser == "momentum")
+    rows = table[same & (table["update"] == "sync") & (table.role == "worker") & (table.image_size == 32)]
+    assert len(rows) == 2  # two workers
+    assert one.measured["step_s"] == pytest.approx(rows.step_s.mean())
+    assert one.measured["net_rx_burst_s"] == pytest.approx(rows.net_rx_burst_s.mean())
+    assert "gpu_mem_burst_s" not in one.measured  # null in every row
+
+
+def test_the_command_prints_both_and_their_difference(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["resnet20", "--setting", SETTING, "--batch-size", "32", "--measured", "datasets"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if line.startswith("step time  ") and line.endswith("%")]
+    assert main([*words, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["predictions"]
+    difference = 100 * (found["step_time_s"] / found["measured"]["step_s"] - 1)
+    assert line.split()[-2] == f"{difference:+.0f}"
+    assert main([*words, "--update", "sync", "async"]) == 0
+    assert capsys.readouterr().out.count("predicted next to measured") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resnet20", "--batch-size", "17"], "no row of this workload (model resnet20, dataset cifar10, batch_size 17"),
+        (["resnet20", "--measured", "nowhere"], "no such dataset"),
+        (["resnet20", "--measured", "README.md"], "README.md"),
+    ],
+)
+def test_what_was_not_measured_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--measured", "datasets", "--setting", SETTING, *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

@@ -70,15 +70,7 @@ class BaseModel:
     """Out-of-fold predictions by training job (examples.job_of)."""
 
     def __post_init__(self) -> None:
-        parts: tuple[Sequence[object], ...] = (
-            self.shares,
-            self.ridges,
-            self.moved,
-            self.means,
-            self.lowest,
-            self.highest,
-            self.reach,
-        )
+        parts = [getattr(self, name) for name in ("shares", "ridges", "moved", "means", "lowest", "highest", "reach")]
         if len({len(part) for part in (*parts, self.law.rates, self.kernel.means, *self.apart.values())}) != 1:
             raise BadInput("base model: its parts have different numbers of targets")
         if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
@@ -98,11 +90,8 @@ class BaseModel:
     def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
         """[n, T], scaled; 0 for a target that is not predicted.
 
-        Args:
-            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
-            scale: of the facts.
-            targets: of the targets.
-            jobs: [n], for an evaluation: a source model then predicts them out of fold.
+        `facts` are [n, len(WORKLOAD_FEATURES)], not scaled. `jobs` [n] are given in an evaluation: a source model then
+        predicts them out of fold.
         """
         seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
@@ -137,9 +126,8 @@ class BaseModel:
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             values: [n, T] in the targets' own units, NaN where null.
-            folds: [n], which rows are left out together.
-            scale: of the facts.
-            targets: of the targets.
+            folds: [n]: rows of a fold are left out together.
+            scale, targets: scalers of facts and values.
             elsewhere: the base model of another setting.
             jobs: [n], by which the source model recognises its training rows.
         """
@@ -169,19 +157,9 @@ class BaseModel:
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
-        model = cls(
-            shares=tuple(shares),
-            law=law,
-            ridges=lines,
-            kernel=kernel,
-            moved=tuple(moved),
-            means=tuple(means),
-            lowest=tuple(lowest),
-            highest=tuple(highest),
-            reach=tuple(reach),
-            elsewhere=elsewhere if used_there else None,
-        )
-        return model, held
+        ranges = tuple(means), tuple(lowest), tuple(highest), tuple(reach)
+        source = elsewhere if used_there else None
+        return cls(tuple(shares), law, lines, kernel, tuple(moved), *ranges, elsewhere=source), held
 
 
 @dataclass(frozen=True)

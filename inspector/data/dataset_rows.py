@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, UnknownName, nearest, shown
+from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
     LIST_NAMES,
@@ -36,6 +36,7 @@ from driple.contracts.setting import Setting
 from driple.contracts.strategy import WORKER
 from driple.inspector.data.examples import MOST, WORKLOAD, Example, Examples, Graph, PublishedGraph
 from driple.inspector.data.graph_lists import read_graphs
+from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
 _NETWORK = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
@@ -56,8 +57,7 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
     Raises:
         BadInput: there is no such dataset, it cannot be read, or nothing can be learned from it; one line.
     """
-    if role not in ROLES:
-        raise UnknownName("role", role, ROLES)
+    one_of("role", role, ROLES)
     text = str(Setting.parse(setting))
     path = find_dataset(datasets, text)
     try:

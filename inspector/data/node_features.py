@@ -16,12 +16,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.inspector.data.array_types import FloatArray, IntArray
 from driple.inspector.data.examples import Graph, PublishedGraph
 from driple.inspector.data.op_classes import CLASSES, COUNTED, class_numbers
-from driple.inspector.model.model_config import FEATURE_KINDS
+from driple.inspector.model.model_config import FEATURE_KINDS, one_of
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, undirected
 
 PAPER, DRIPLE = FEATURE_KINDS
@@ -55,8 +55,7 @@ class Featuriser:
     """Turns graphs into samples by the kind of features and the grouping recipe. Stored with the inspector."""
 
     def __init__(self, kind: str, recipe: Recipe) -> None:
-        if kind not in FEATURE_KINDS:
-            raise UnknownName("features", kind, FEATURE_KINDS)
+        one_of("features", kind, FEATURE_KINDS)
         self.kind = kind
         self.recipe = recipe
         self.names = NAMES[kind]

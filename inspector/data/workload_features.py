@@ -20,11 +20,11 @@ from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
 from driple.inspector.data.op_classes import CLASSES, class_numbers
 from driple.pipeline.graph.public import OpGraph
 
-_SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
+SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
 
 DECLARED_FEATURES = (
-    *(f"log_{name}" for name in _SIZES),
+    *(f"log_{name}" for name in SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
     *("log_network_delay_ms", "network_loss_pct", "log_threads"),
@@ -58,7 +58,7 @@ def workload_feature_table(examples: Iterable[Example]) -> FloatArray:
 
 def _of_workload(example: Example) -> dict[str, float]:
     workload = example.workload
-    found = {f"log_{name}": _log(workload.get(name)) for name in _SIZES}
+    found = {f"log_{name}": _log(workload.get(name)) for name in SIZES}
     found["log_received_kilobytes"] = _log1p(example.received_bytes, KILOBYTE)
     found["log_sent_kilobytes"] = _log1p(example.sent_bytes, KILOBYTE)
     # Unknown in older rows: most settings have one server, which sends everything.

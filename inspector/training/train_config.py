@@ -96,7 +96,7 @@ def choices(config: Mapping[str, Any] | str | Path | None, settings: Iterable[st
         BadInput: a file that cannot be read, an unknown key (with the nearest one), or a value of another type.
     """
     given = config if isinstance(config, Mapping) else {} if config is None else _read(Path(config))
-    found = {name: _value(name, value) for name, value in _flat(given).items()}
+    found = {name: _value(name, value) for name, value in flat(given).items()}
     for text in settings:
         name, sign, value = text.partition("=")
         if not sign:
@@ -150,11 +150,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     return value or {}
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values of nested mappings by dotted key."""
+    found: dict[str, Any] = {}
     for name, item in value.items():
-        flat |= _flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
-    return flat
+        found |= flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
+    return found
 
 
 def _value(key: str, value: Any) -> Any:

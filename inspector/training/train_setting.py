@@ -186,11 +186,7 @@ def resolve(
 
 
 def check(found: Mapping[str, Any], transfer_from: str | Path | None, compare_scratch: bool, tune: int | None) -> None:
-    """Refuses choices that do not go together.
-
-    Raises:
-        BadInput: there are such.
-    """
+    """Raises BadInput for choices that contradict each other."""
     if transfer_from is None:
         if compare_scratch:
             raise BadInput("--compare-scratch goes with --transfer-from")
@@ -262,16 +258,15 @@ class _Job:
         return read_examples(self.datasets, self.setting, self.role)
 
     def check(self, examples: Examples, full: TrainConfig, transfer: Transfer | None) -> None:
-        """Finds now what the training would find later."""
+        """Raises early what the training would raise later."""
         from driple.inspector.data.examples import enough
-        from driple.inspector.training.initialisation import same_network, same_rows
+        from driple.inspector.training.initialisation import check_source
 
         enough(examples, self.split or "")
         examples.recipe(full.model.grouping)
         if transfer is None:
             return
-        same_network(full.model, transfer.source)
-        same_rows(examples, self.split or "", transfer.source)
+        check_source(full.model, self.split or "", transfer.source)
         source = transfer.source.folder
         if source is not None and source.resolve() == self.folder.resolve():
             raise BadInput(
@@ -367,12 +362,12 @@ class _Job:
     def _learn(
         self, examples: Examples, full: TrainConfig, transfer: Transfer | None, states: Path | None, resume: bool
     ) -> Trained:
-        from driple.inspector.training.tensorboard_curves import AllCurves
+        from driple.inspector.training.tensorboard_curves import LearningCurves
         from driple.inspector.training.train_inspector import train_inspector
 
         curves = None
         if states is not None:  # a training from scratch for comparison leaves no curves
-            curves = AllCurves(self.folder / EVENTS_FOLDER, go_on=resume, say=self.say)
+            curves = LearningCurves(self.folder / EVENTS_FOLDER, go_on=resume, say=self.say)
 
         def watch(member: int, epoch: Epoch) -> None:
             if self.progress is not None:

@@ -24,7 +24,8 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
+from driple.inspector.model.model_config import one_of
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.graph_network import Network
 from driple.inspector.training.train_config import TUNE_PARTS
@@ -83,19 +84,17 @@ class Transferred(nn.Module):  # type: ignore[misc]
 
 
 def prepare_transfer(network: Network, tune: str, ratio: float = 0.5) -> Transferred:
-    """A copy of the network with a part frozen; the network itself stays as it is.
+    """A copy of a trained network with a part frozen.
 
     Args:
-        network: trained.
+        network: the network.
         tune: one of TUNE_PARTS.
         ratio: for `half`: share of each graph's layers that is frozen, rounded up to whole layers.
 
     Raises:
-        UnknownName: of `tune`.
-        BadInput: the ratio is no share, or the network is split elsewhere already.
+        BadInput: an unknown part, an invalid ratio, or the network is already split elsewhere.
     """
-    if tune not in TUNE_PARTS:
-        raise UnknownName("part to tune", tune, TUNE_PARTS)
+    one_of("part to tune", tune, TUNE_PARTS)
     if tune == "half":
         if not 0 < ratio < 1:
             raise BadInput(f"transfer ratio: expected a share between 0 and 1, got {ratio} (0: tune all; 1: tune mlp)")

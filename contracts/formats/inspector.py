@@ -78,11 +78,7 @@ def state_name(member: int) -> str:
 
 
 def check_header(value: Any) -> Dict[str, Any]:
-    """The content of inspector.json, if it is one of this version.
-
-    Raises:
-        BadInput: it is something else, or of another version.
-    """
+    """The content of inspector.json; raises BadInput if it is something else, or of another version."""
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise BadInput("not an inspector of driple")
     if value.get("schema_version") != SCHEMA_VERSION:

@@ -3,10 +3,10 @@
     minimise x' A x - 2 b' x  over x >= 0        A = M' M [n, n], b = M' y [n]
 
 At the solution each unknown is free with gradient 0, or 0 with a gradient >= 0. Given a guess of the free ones, one
-call solves all problems, and unknowns that violate the condition change sides: block principal pivoting (Portugal, Judice
-and Vicente, 1994). A guess from a similar problem needs two or three rounds. Where changing all violators makes no
-progress, only the last one changes, which cannot cycle; if rounding errors make it cycle or a problem singular, scipy
-solves it. Unlike a solver on rows, the time does not depend on their number.
+call solves all problems, and unknowns that violate the condition change sides: block principal pivoting (Portugal,
+Judice and Vicente, 1994). A guess from a similar problem needs two or three rounds. Where changing all violators makes
+no progress, only the last one changes, which cannot cycle; if rounding errors make it cycle or a problem singular,
+scipy solves it. Unlike a solver on rows, the time does not depend on their number.
 """
 
 from __future__ import annotations

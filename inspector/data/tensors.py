@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +27,7 @@ FAR = 2.5
 """Deviations at which features are clipped: a linear fit on small models is wrong far outside them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
+class Batch(NamedTuple):
     """Rows for one call of the network."""
 
     graphs: Any
@@ -73,12 +72,8 @@ class Prepared:
         for start in range(0, len(order), size):
             rows = list(order[start : start + size])
             graphs = build([self.features[row] for row in rows], [self.edges[row] for row in rows])
-            yield Batch(
-                graphs if device == "cpu" else graphs.to(device),
-                self.facts[rows].to(device),
-                self.targets[rows].to(device),
-                self.mask[rows].to(device),
-            )
+            tables = (each[rows].to(device) for each in (self.facts, self.targets, self.mask))
+            yield Batch(graphs if device == "cpu" else graphs.to(device), *tables)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -142,10 +137,8 @@ class Preparation:
 
     def to_plain(self) -> dict[str, Any]:
         """For inspector.json."""
-        return {
-            "features": self.featuriser.to_plain(),
-            "scalers": {name: to_plain(getattr(self, name)) for name in _SCALERS},
-        }
+        scalers = {name: to_plain(getattr(self, name)) for name in _SCALERS}
+        return {"features": self.featuriser.to_plain(), "scalers": scalers}
 
     @classmethod
     def from_plain(cls, features: Any, scalers: Any) -> Preparation:
@@ -156,12 +149,8 @@ class Preparation:
         """
         if not isinstance(scalers, dict) or set(scalers) != set(_SCALERS):
             raise BadInput(f"scalers: expected {', '.join(_SCALERS)}")
-        return cls(
-            featuriser=Featuriser.from_plain(features),
-            features=from_plain(FeatureScaler, scalers["features"], "scalers.features"),
-            facts=from_plain(WorkloadScaler, scalers["facts"], "scalers.facts"),
-            targets=from_plain(TargetScaler, scalers["targets"], "scalers.targets"),
-        )
+        made = {name: from_plain(kind, scalers[name], f"scalers.{name}") for name, kind in _SCALERS.items()}
+        return cls(featuriser=Featuriser.from_plain(features), **made)
 
 
-_SCALERS = ("features", "facts", "targets")
+_SCALERS: dict[str, Any] = {"features": FeatureScaler, "facts": WorkloadScaler, "targets": TargetScaler}

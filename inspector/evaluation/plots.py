@@ -50,17 +50,12 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
     for number, name in enumerate(names):
         scores = [*of_side[name].targets.values(), of_side[name].overall]
         values = [np.nan if score.nrmse is None else score.nrmse for score in scores]
-        axis.bar(
-            places + (number - (len(names) - 1) / 2) * height,
-            100 * np.minimum(np.nan_to_num(values, nan=0.0), _CUT),
-            height,
-            label=name,
-            color=_COLOURS[number % len(_COLOURS)],
-        )
-        for place, value in zip(places, values, strict=True):
+        x = places + (number - (len(names) - 1) / 2) * height
+        bars = 100 * np.minimum(np.nan_to_num(values, nan=0.0), _CUT)
+        axis.bar(x, bars, height, label=name, color=_COLOURS[number % len(_COLOURS)])
+        for place, value in zip(x, values, strict=True):
             if value > _CUT:
-                x = place + (number - (len(names) - 1) / 2) * height
-                axis.annotate("cut", (x, 100 * _CUT), ha="center", va="bottom", fontsize=7, rotation=90)
+                axis.annotate("cut", (place, 100 * _CUT), ha="center", va="bottom", fontsize=7, rotation=90)
     axis.axvline(len(found.columns) - 0.5, ymax=0.9, color="#999999", linewidth=0.8)
     axis.set_xticks(places, labels, rotation=35, ha="right", fontsize=8)
     axis.set_ylabel("NRMSE, % of the range of the test values")

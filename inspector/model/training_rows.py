@@ -120,9 +120,7 @@ def load_rows(folder: Path, *, dataset_sha256: str, split: str, role: str) -> Tr
 def _decode(value: Any) -> TrainingRows | None:
     if not isinstance(value, dict) or value.pop("schema", None) != ROWS_SCHEMA:
         raise BadInput("not the training rows of an inspector")
-    if value.pop("schema_version", None) != ROWS_VERSION:
-        return None
-    return from_plain(TrainingRows, value)
+    return from_plain(TrainingRows, value) if value.pop("schema_version", None) == ROWS_VERSION else None
 
 
 def _short(value: float) -> float | None:

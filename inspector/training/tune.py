@@ -149,9 +149,7 @@ def _study(optuna: Any, storage: Path, name: str, seed: int) -> Any:
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
     except Exception as error:  # the database raises many kinds for a file of another format
-        raise BadInput(
-            f"{storage}: not a search that can be gone on with ({type(error).__name__}); remove it"
-        ) from None
+        raise BadInput(f"{storage}: not a search that can be continued ({type(error).__name__}); remove it") from None
     # Another seed for each part of an interrupted search: the same seed would repeat its trials.
     study.sampler = optuna.samplers.TPESampler(seed=seed_of(seed, len(study.get_trials(deepcopy=False))))
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=GIVEN_UP_FROM)

@@ -65,8 +65,9 @@ class DenseGraphs:
     @cached_property
     def normalised(self) -> Tensor:
         """D^-1/2 (A + I) D^-1/2, once for all layers; zero in padding rows."""
-        scale = self._with_self.sum(-1, keepdim=True).rsqrt()
-        result = scale * self._with_self * scale.transpose(1, 2)
+        with_self = self._with_self
+        scale = with_self.sum(-1, keepdim=True).rsqrt()
+        result = scale * with_self * scale.transpose(1, 2)
         return result * self.real if self.ragged else result
 
     @cached_property

@@ -1,9 +1,9 @@
 """The execution: the faster one for graphs of these sizes, or the one that was asked for.
 
-Dense products cost the square of the largest graph, padding included; DGL costs time per edge and per call. Measured (32 graphs, about 5 neighbours a node, preset `driple`, forward and
-backward, 1 thread, ms dense/DGL): all of one size, 20 nodes: 6/15, 100: 24/31, 200: 90/90, 500: 274/147; sizes from
-almost nothing up to 20: 17/15, 100: 47/28, 200: 61/26, 500: 344/92. Set2Set adds many small steps, where DGL is the
-slower one up to 150 nodes.
+Dense products cost the square of the largest graph, padding included; DGL costs time per edge and per call. Measured
+(32 graphs, about 5 neighbours a node, preset `driple`, forward and backward, 1 thread, ms dense/DGL): all of one size,
+20 nodes: 6/15, 100: 24/31, 200: 90/90, 500: 274/147; sizes from almost nothing up to 20: 17/15, 100: 47/28, 200: 61/26,
+500: 344/92. Set2Set adds many small steps, where DGL is the slower one up to 150 nodes.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from driple.inspector.data.examples import Examples
 from driple.inspector.data.node_features import Featuriser
-from driple.inspector.data.workload_features import clear_feature_cache
+from driple.inspector.data.workload_features import FEATURE_CACHE
 from driple.inspector.evaluation.scores import scores
 from driple.inspector.model.model_config import InspectorConfig, changed, preset
 from driple.inspector.training.initialisation import Transfer
@@ -102,7 +102,7 @@ def race(
     epochs: list[tuple[float, float]] = []
     gc.collect()  # what others left behind is not cleared away on this one's time
     forget_wirings()
-    clear_feature_cache()
+    FEATURE_CACHE.clear()
     begin = time.perf_counter()
 
     def watch(member: int, epoch: Epoch) -> None:

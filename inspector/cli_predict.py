@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.inspector import ROLES
 from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, OPTIMISERS
@@ -82,7 +83,7 @@ def _parser() -> CommandParser:
     )
     add("--update", nargs="+", action="extend", default=[], metavar="MODE", help="sync, async, or both (default: sync)")
     add("--inspectors", type=Path, metavar="DIR", help="(default: ./inspectors, then those installed with driple)")
-    add("--role", choices=("worker", "ps"), default="worker", help="whose metrics (default: %(default)s)")
+    add("--role", choices=ROLES, default=ROLES[0], help="whose metrics (default: %(default)s)")
     add("--json", action="store_true", help="print JSON, in base units")
     add("--plot", type=Path, metavar="FILE.png", help="also draw a picture")
     _model_options(parser.add_argument_group("the model"))

@@ -12,7 +12,8 @@ from typing import Any
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.formats.inspector import ROLES, SPLITS
+from driple.contracts.formats.dataset import SPLITS
+from driple.contracts.formats.inspector import ROLES
 from driple.contracts.setting import Setting
 from driple.inspector.training.progress import ProgressBar
 from driple.inspector.training.train_config import PRESET_NAMES, TUNE_PARTS

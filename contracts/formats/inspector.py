@@ -19,6 +19,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.dataset import SPLITS
+from driple.contracts.strategy import SERVER, WORKER
 
 FILE = "inspector.json"
 SCHEMA = "inspector"
@@ -49,8 +51,7 @@ STATE_KEY = "driple"
 PREDICTIONS_SCHEMA = "predictions"
 PREDICTIONS_VERSION = 1
 
-ROLES = ("worker", "ps")
-SPLITS = ("architecture", "random")
+ROLES = (WORKER, SERVER)
 MAX_NETWORKS = 10_000
 
 KEYS = (
@@ -77,11 +78,7 @@ def state_name(member: int) -> str:
 
 
 def check_header(value: Any) -> Dict[str, Any]:
-    """The content of inspector.json, if it is one of this version.
-
-    Raises:
-        BadInput: it is something else, or of another version.
-    """
+    """The content of inspector.json; raises BadInput if it is something else, or of another version."""
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise BadInput("not an inspector of driple")
     if value.get("schema_version") != SCHEMA_VERSION:

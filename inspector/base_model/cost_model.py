@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS, DURATION, LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.nonnegative_lstsq import nonnegative
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.inspector.data.node_features import KILOBYTE
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 _NOT_WORK = ("log_largest_kilobytes", "log_largest_megaflops", "log_received_kilobytes")
 """Received bytes count by the busiest server, for which a step waits."""
@@ -41,15 +39,15 @@ GENERAL = ("log_ops", "log_kilobytes", "log_megaflops", "log_busiest_kilobytes",
 """Amounts of the whole graph."""
 OF_A_CLASS = 30.0
 OF_A_MODE = 10.0
-"""How much more a rate is penalised that is of one class of ops, or of one way to update. Else what is common to all
-graphs would be laid on the classes that the training rows have, and graphs of other classes would cost nothing."""
+"""Factors of the penalty for rates of one class of ops, and of one update mode. Without them, costs common to all
+graphs would be attributed to the classes of the training rows, and graphs of other classes would cost nothing."""
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 TURNS = 4
 """Iterations of the reweighted least squares."""
 _SMALL = 0.2
-"""Share of the median time up to which errors count as if of that: relative errors of next to nothing say nothing."""
+"""Share of the median time: smaller times count as this large in relative errors."""
 _EXACT = 0.05
-"""Relative error below which a row weighs no more than with it."""
+"""Relative error below which the weight of a row does not grow."""
 _FEWEST = 8
 
 _CROSSING = {"net_tx": "log_sent_kilobytes", "net_rx": "log_received_kilobytes"}
@@ -61,13 +59,13 @@ class CostModel:
     """Rates of each target, fitted on training rows."""
 
     amounts: tuple[str, ...]
-    """Features that the rates belong to."""
+    """Names of the features."""
     usual: tuple[float, ...]
     """Mean of each feature over the training rows, used where it is unknown."""
     greatest: tuple[float, ...]
-    """Amount of each in a training row."""
+    """Greatest training amount of each."""
     rates: tuple[tuple[float, ...] | None, ...]
-    """[T][columns of `_work`], None for a target without a law; of a height those of how long the link is busy."""
+    """[T][columns of `_work`]; for a level, rates of the busy seconds of the link; None without a cost model."""
 
     def __post_init__(self) -> None:
         if {len(self.usual), len(self.greatest)} - {len(self.amounts)}:
@@ -93,14 +91,14 @@ class CostModel:
 
     @classmethod
     def fit(
-        cls, facts: FloatArray, targets: FloatArray, folds: NDArray[np.int64], columns: Sequence[str] = COLUMNS
+        cls, facts: FloatArray, targets: FloatArray, folds: IntArray, columns: Sequence[str] = COLUMNS
     ) -> tuple[CostModel, FloatArray]:
         """Fits the model; also returns the out-of-fold estimate of each training row.
 
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             targets: [n, columns] in their own units, NaN where null.
-            folds: [n], which rows are held back together.
+            folds: [n]: rows of a fold are held out together.
             columns: names of the targets.
         """
         varied = [name for name in AMOUNTS if np.nanmax(facts[:, WORKLOAD_FEATURES.index(name)], initial=0.0) > 0]
@@ -108,7 +106,7 @@ class CostModel:
         work = _work(facts, varied, usual)
         special = _special(varied)
         seconds = np.stack([_turned(name, own, facts) for name, own in zip(columns, targets.T, strict=True)], axis=1)
-        seconds[np.isinf(seconds)] = np.nan  # bytes over next to nothing
+        seconds[np.isinf(seconds)] = np.nan  # bytes divided by nearly 0
         lawful = [place for place, own in enumerate(seconds.T) if (own > 0).sum() >= _FEWEST]
         rates: list[tuple[float, ...] | None] = [None] * len(columns)
         held = np.full(targets.shape, np.nan)
@@ -122,7 +120,7 @@ class CostModel:
 
 
 def _turned(column: str, values: FloatArray, facts: FloatArray) -> FloatArray:
-    """Heights to seconds that the link is busy in a step, and back; times as they are; NaN where there is no law."""
+    """Levels to busy seconds of the link in a step, and back; times unchanged; NaN without a cost model."""
     target = TARGET_OF_COLUMN[column]
     if target.kind == DURATION:
         return values
@@ -136,7 +134,7 @@ def _turned(column: str, values: FloatArray, facts: FloatArray) -> FloatArray:
 def _work(
     facts: FloatArray, names: Sequence[str], usual: FloatArray, greatest: FloatArray | float = np.inf
 ) -> FloatArray:
-    """One and the amounts; then one and the general amounts, with synchronous and with asynchronous updates."""
+    """1 and the amounts; then 1 and the general amounts, for synchronous and for asynchronous updates."""
     columns = facts[:, [WORKLOAD_FEATURES.index(name) for name in names]]
     counted = np.minimum(np.expm1(np.where(np.isnan(columns), usual, columns)), greatest)
     amounts = np.concatenate([np.ones((len(facts), 1)), counted], axis=1)
@@ -146,36 +144,32 @@ def _work(
 
 
 def _special(names: Sequence[str]) -> FloatArray:
-    """The factor of the penalty of each rate."""
+    """Factor of the penalty of each rate."""
     general = _general(names)
     own = np.where(general, 1.0, OF_A_CLASS)
     return np.concatenate([own, np.full(2 * int(general.sum()), OF_A_MODE)])
 
 
-def _general(names: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether the constant and each amount are of the whole graph."""
+def _general(names: Sequence[str]) -> BoolArray:
+    """Whether the constant and each amount belong to the whole graph."""
     return np.array([True, *(name in GENERAL for name in names)])
 
 
 def _fit_all(
-    work: FloatArray, values: FloatArray, folds: NDArray[np.int64], special: FloatArray
+    work: FloatArray, values: FloatArray, folds: IntArray, special: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Of T targets the rates [T, C], each by the penalty that errs least on folds held back, and what was said then.
+    """The rates [T, C] of T targets with the penalty of the least out-of-fold error, and out-of-fold estimates [n, T].
 
-    Args:
-        work: [n, C].
-        values: [n, T], NaN where null.
-        folds: [n].
-        special: [C].
+    `work` is [n, C], `values` [n, T] with NaN where null, `folds` [n], `special` [C].
     """
     known = ~np.isnan(values)
     units = np.array([np.median(own[own > 0]) for own in values.T])
-    values = values / units  # so that squares of no times are too large or small for numbers
+    values = values / units  # keeps squares within the range of floats
     sizes = np.where(known, np.maximum(values, _SMALL), np.inf)
     scale = work.max(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     scaled = work / scale
-    relative = scaled / sizes.T[:, :, None]  # [T, n, C]; rows that are null are 0, and count for nothing
+    relative = scaled / sizes.T[:, :, None]  # [T, n, C]; null rows are 0
     wanted = np.where(known, values, 0.0).T / sizes.T
     penalties = np.multiply.outer(PENALTIES, special)[:, None]  # [penalties, 1, C]
     weights = np.broadcast_to(known.T, (len(PENALTIES), *known.T.shape)).astype(np.float64)
@@ -187,8 +181,8 @@ def _fit_all(
         weights = known.T / np.maximum(errors, _EXACT)
         weights *= known.sum(axis=0)[:, None] / weights.sum(axis=2, keepdims=True)
     held = np.full((len(PENALTIES), *values.shape), np.nan)
-    # Weights are those of all rows. That flatters what is held back, but with whole families left out of everything,
-    # law and shares were no better for weights settled anew without each fold.
+    # Weights are those of all rows, which flatters out-of-fold errors. With whole families left out of everything,
+    # weights fitted without each fold gave no better models.
     for fold in np.unique(folds):
         out = folds == fold
         others = _sums(relative[:, ~out], wanted[:, ~out], weights[:, :, ~out])
@@ -206,9 +200,8 @@ def _fit_all(
     return rates[chosen] * units[:, None] / scale, held.transpose(0, 2, 1)[chosen].T * units
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """What least squares needs to know of some rows, for each penalty and target, and no more however many they are."""
+class _Sums(NamedTuple):
+    """Sufficient statistics of least squares over some rows."""
 
     products: FloatArray
     """[penalties, T, C, C]"""
@@ -216,20 +209,20 @@ class _Sums:
     """[penalties, T, C]"""
     amounts: FloatArray
     """[T, C]"""
-    rows: NDArray[np.int64]
+    rows: IntArray
     """[T]"""
 
 
 def _sums(relative: FloatArray, wanted: FloatArray, weights: FloatArray) -> _Sums:
-    """Of rows [T, n, C], what they should add up to [T, n], and how much each counts [penalties, T, n]."""
+    """From rows [T, n, C], their wanted sums [T, n] and their weights [penalties, T, n]."""
     turned = relative.swapaxes(1, 2)
     products = np.stack([(turned * own[:, None, :]) @ relative for own in weights])
     sides = (turned @ (weights * wanted)[..., None])[..., 0]
     return _Sums(products, sides, relative.sum(axis=1), (weights[0] > 0).sum(axis=1))
 
 
-def _solved(sums: _Sums, penalties: FloatArray, free: NDArray[np.bool_] | None) -> FloatArray:
-    """Rates [penalties, T, C] that make weighted squares of relative errors least; `free` guesses which are not 0."""
+def _solved(sums: _Sums, penalties: FloatArray, free: BoolArray | None) -> FloatArray:
+    """Rates [penalties, T, C] of the least weighted squared relative errors; `free` guesses which are not 0."""
     against = penalties * sums.amounts / np.sqrt(np.maximum(sums.rows, 1))[:, None]
     products = sums.products.copy()
     np.einsum("...ii->...i", products)[...] += against**2

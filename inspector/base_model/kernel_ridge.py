@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 
 WIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -48,7 +45,7 @@ class KernelRidge:
             raise BadInput(f"kernel: expected widths of more than 0 and at most {_WIDEST:g}")
 
     def predict(self, seen: FloatArray) -> FloatArray:
-        """[n, T] from scaled facts [n, D]; 0 for a target that is not predicted."""
+        """[n, T] from scaled features [n, D]; 0 for a target that is not predicted."""
         found = np.zeros((len(seen), len(self.means)))
         points, weights = self._arrays
         squares = _squares(np.round(seen, _DIGITS), points)
@@ -64,13 +61,13 @@ class KernelRidge:
         return np.asarray(self.points), np.asarray(weights).T
 
     @classmethod
-    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]) -> tuple[KernelRidge, FloatArray]:
+    def fit(cls, seen: FloatArray, wanted: FloatArray, folds: IntArray) -> tuple[KernelRidge, FloatArray]:
         """Fits the models; also returns the out-of-fold predictions of the training rows.
 
         Args:
-            seen: [n, D], scaled facts.
+            seen: [n, D], scaled features.
             wanted: [n, T], scaled targets; NaN where null.
-            folds: [n], which rows are held back together.
+            folds: [n]: rows of a fold are held out together.
         """
         points = np.round(seen, _DIGITS)
         squares = _squares(points, points)
@@ -79,7 +76,7 @@ class KernelRidge:
         widths, means = np.ones(targets), np.zeros(targets)
         weights: list[tuple[float, ...] | None] = [None] * targets
         known = ~np.isnan(wanted)
-        for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
+        for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets with nulls in the same rows together
             places = np.flatnonzero((known == mask[:, None]).all(axis=0))
             fits = [_Fits(_alike(squares, width), wanted[:, places], mask) for width in WIDTHS]
             tried = np.stack([each.without_folds(folds) for each in fits])  # [widths, penalties, n, targets]
@@ -96,12 +93,12 @@ class KernelRidge:
 
 
 class _Fits:
-    """Of one width and all penalties, for targets that are known in the same rows.
+    """Fits of one width and all penalties, for targets that are known in the same rows.
 
-    Weights are B (y - mean), with B the inverse of (alike + penalty) over the known rows.
+    Weights are B (y - mean), with B the inverse of (kernel + penalty) over the known rows.
     """
 
-    def __init__(self, alike: FloatArray, wanted: FloatArray, mask: NDArray[np.bool_]) -> None:
+    def __init__(self, alike: FloatArray, wanted: FloatArray, mask: BoolArray) -> None:
         self._alike, self._mask, self._known = alike[:, mask], mask, wanted[mask]
         sizes, turns = np.linalg.eigh(alike[np.ix_(mask, mask)])
         self._inverses = (turns / (sizes + np.array(PENALTIES)[:, None])[:, None, :]) @ turns.T
@@ -109,11 +106,11 @@ class _Fits:
         self._of_values, self._of_ones = self._inverses @ self._known, self._inverses.sum(axis=2)[..., None]
         self.weights = self._of_values - self._of_ones * self.means
 
-    def without_folds(self, folds: NDArray[np.int64]) -> FloatArray:
-        """[penalties, n, targets]: what is said of each row without its fold, whether it is known itself or not.
+    def without_folds(self, folds: IntArray) -> FloatArray:
+        """[penalties, n, targets]: out-of-fold predictions, also of rows without a known value.
 
-        Nothing is decomposed anew: weights are without the rows of a fold f once y is changed there so that theirs
-        are 0, that is by -(B_ff)^-1 times what they are. The mean, too, is that of the others.
+        Nothing is decomposed again: changing y in a fold f by -(B_ff)^-1 times its weights makes these weights 0, which
+        is the fit without f. The mean is that of the other rows.
         """
         held = np.zeros((len(PENALTIES), len(folds), self._known.shape[1]))
         for fold in np.unique(folds):

@@ -1,45 +1,40 @@
-"""Least squares whose solutions are never negative: many small problems at once, from their products.
+"""Non-negative least squares of many small problems at once, from their products.
 
-    least x' A x - 2 b' x  over all x >= 0        A = M' M [n, n], b = M' y [n]
+    minimise x' A x - 2 b' x  over x >= 0        A = M' M [n, n], b = M' y [n]
 
-At the solution each unknown is either free, with a gradient of 0, or 0, with a gradient that is not negative. Given a
-guess which are free, all problems are solved by one call, and the unknowns that offend against this change sides:
-block principal pivoting (Portugal, Judice and Vicente, 1994). From the guess of a problem that is almost the same, two
-or three rounds do. Where changing all of them at once gets no further, only the last one changes, which cannot go round
-in circles; should rounding errors make it do so, or have made a problem singular, scipy has the last word. A solver
-that takes rows needs the longer the more rows there are; here their number does not count.
+At the solution each unknown is free with gradient 0, or 0 with a gradient >= 0. Given a guess of the free ones, one
+call solves all problems, and unknowns that violate the condition change sides: block principal pivoting (Portugal,
+Judice and Vicente, 1994). A guess from a similar problem needs two or three rounds. Where changing all violators makes
+no progress, only the last one changes, which cannot cycle; if rounding errors make it cycle or a problem singular,
+scipy solves it. Unlike a solver on rows, the time does not depend on their number.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray
 
 TINY = 1e-140
-"""Size of a column up to which its unknown has no say: squares would vanish."""
+"""Columns of smaller size are ignored: their squares would vanish."""
 TOLERANCE = 1e-11
-"""Of signs, relative to the largest product."""
+"""Tolerance of signs, relative to the largest product."""
 ROUNDS = 1000
-"""At most: a few dozen are many."""
+"""Rounds at most; a few dozen are many."""
 CHANCES = 3
-"""Rounds in which changing all may fail to leave fewer offenders than ever before."""
+"""Rounds in which changing all may fail to leave fewer violators than ever before."""
 
 
-def nonnegative(products: FloatArray, sides: FloatArray, free: NDArray[np.bool_] | None = None) -> FloatArray:
+def nonnegative(products: FloatArray, sides: FloatArray, free: BoolArray | None = None) -> FloatArray:
     """Solutions [P, n].
 
     Args:
-        products: A of each problem [P, n, n], positive definite but for unknowns without any say (all zeros): these
-            become 0.
+        products: A of each problem [P, n, n], positive definite except for all-zero columns, whose unknowns become 0.
         sides: b [P, n].
-        free: a guess which unknowns are more than 0 [P, n].
+        free: a guess of the unknowns that are more than 0 [P, n].
 
     Raises:
-        ValueError: there is something else than finite numbers.
+        ValueError: a number is not finite.
     """
     if not (np.isfinite(products).all() and np.isfinite(sides).all()):
         raise ValueError("least squares of infinite numbers")

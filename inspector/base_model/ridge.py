@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 
 STRENGTHS: tuple[float, ...] = tuple(10.0 ** (power / 2) for power in range(-2, 9))
-"""From weak to one that leaves hardly more than the mean, for standardised features."""
+"""From weak to one that leaves little more than the mean, for standardised features."""
 
 
 @dataclass(frozen=True)
@@ -23,24 +21,22 @@ class LinearModel:
     bias: float
 
     def predict(self, columns: FloatArray) -> FloatArray:
-        """[n] of [n, weights]."""
+        """[n, weights] to [n]."""
         return np.asarray(self.bias + columns @ np.asarray(self.weights), dtype=np.float64)
 
 
-def ridges(
-    seen: FloatArray, wanted: FloatArray, folds: NDArray[np.int64]
-) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
+def ridges(seen: FloatArray, wanted: FloatArray, folds: IntArray) -> tuple[tuple[LinearModel | None, ...], FloatArray]:
     """The ridge of each target with the least out-of-fold error, and the out-of-fold predictions [n, T].
 
     Args:
         seen: [n, D], scaled.
         wanted: [n, T]; NaN where null. A target that is null in all rows has no ridge.
-        folds: [n], which rows are held back together.
+        folds: [n]: rows of a fold are held out together.
     """
     lines: list[LinearModel | None] = [None] * wanted.shape[1]
     said = np.zeros(wanted.shape)
     known = ~np.isnan(wanted)
-    for rows in np.unique(known.T[known.any(axis=0)], axis=0):  # targets that are null in the same rows, together
+    for rows in np.unique(known.T[known.any(axis=0)], axis=0):  # targets with nulls in the same rows together
         places = np.flatnonzero((known == rows[:, None]).all(axis=0))
         found = _Ridges(seen[rows], wanted[np.ix_(rows, places)], STRENGTHS)
         held = np.zeros((len(STRENGTHS), len(wanted), len(places)))
@@ -57,9 +53,7 @@ def ridges(
     return tuple(lines), said
 
 
-def straight(
-    there: FloatArray, wanted: FloatArray, rows: NDArray[np.bool_], folds: NDArray[np.int64]
-) -> tuple[LinearModel, FloatArray]:
+def straight(there: FloatArray, wanted: FloatArray, rows: BoolArray, folds: IntArray) -> tuple[LinearModel, FloatArray]:
     """The line a + b x by least squares with b >= 0, and its out-of-fold predictions."""
     held = np.zeros(len(wanted))
     for fold in np.unique(folds):
@@ -96,11 +90,11 @@ class _Ridges:
     def _weights(self, left: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(self._right.T @ (self._pull[..., None] * (left.T @ y)), dtype=np.float64)
 
-    def without(self, rows: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """Weights and biases without these rows, and nothing is decomposed anew.
+    def without(self, rows: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Weights and biases of the fit without these rows r, without another decomposition.
 
-        With y changed there so that the ridges of all rows miss nothing of them, they add nothing. H, which makes of y
-        what is said of it, says by how much: by (1 - H_rr)^-1 of what was missed.
+        Changing y_r so that the fit of all rows has no residual there removes their effect. With H the hat matrix, the
+        change is (1 - H_rr)^-1 times the residual.
         """
         left, count = self._left[rows], len(self._left)
         made = 1 / count + (left * (self._pull * self._sizes)[:, None]) @ left.T

@@ -23,16 +23,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import LEVEL, TARGET_OF_COLUMN
 from driple.inspector.base_model.cost_model import CostModel
 from driple.inspector.base_model.kernel_ridge import KernelRidge
 from driple.inspector.base_model.ridge import LinearModel, ridges, straight
+from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Lines = tuple[LinearModel | None, ...]
 Jobs: TypeAlias = Sequence[str | None]
 
@@ -71,15 +70,7 @@ class BaseModel:
     """Out-of-fold predictions by training job (examples.job_of)."""
 
     def __post_init__(self) -> None:
-        parts: tuple[Sequence[object], ...] = (
-            self.shares,
-            self.ridges,
-            self.moved,
-            self.means,
-            self.lowest,
-            self.highest,
-            self.reach,
-        )
+        parts = [getattr(self, name) for name in ("shares", "ridges", "moved", "means", "lowest", "highest", "reach")]
         if len({len(part) for part in (*parts, self.law.rates, self.kernel.means, *self.apart.values())}) != 1:
             raise BadInput("base model: its parts have different numbers of targets")
         if any(low > high for low, high in zip(self.lowest, self.highest, strict=True)):
@@ -99,11 +90,8 @@ class BaseModel:
     def predict(self, facts: FloatArray, scale: WorkloadScaler, targets: TargetScaler, jobs: Jobs = ()) -> FloatArray:
         """[n, T], scaled; 0 for a target that is not predicted.
 
-        Args:
-            facts: [n, len(WORKLOAD_FEATURES)], not scaled.
-            scale: of the facts.
-            targets: of the targets.
-            jobs: [n], for an evaluation: a source model then predicts them out of fold.
+        `facts` are [n, len(WORKLOAD_FEATURES)], not scaled. `jobs` [n] are given in an evaluation: a source model then
+        predicts them out of fold.
         """
         seen = _seen(facts, scale)
         there = None if self.elsewhere is None else self.elsewhere.predict(facts, jobs)
@@ -127,7 +115,7 @@ class BaseModel:
         cls,
         facts: FloatArray,
         values: FloatArray,
-        folds: NDArray[np.int64],
+        folds: IntArray,
         scale: WorkloadScaler,
         targets: TargetScaler,
         elsewhere: SourceModel | None = None,
@@ -138,9 +126,8 @@ class BaseModel:
         Args:
             facts: [n, len(WORKLOAD_FEATURES)], not scaled.
             values: [n, T] in the targets' own units, NaN where null.
-            folds: [n], which rows are left out together.
-            scale: of the facts.
-            targets: of the targets.
+            folds: [n]: rows of a fold are left out together.
+            scale, targets: scalers of facts and values.
             elsewhere: the base model of another setting.
             jobs: [n], by which the source model recognises its training rows.
         """
@@ -170,19 +157,9 @@ class BaseModel:
             shares[place] = share = _shares(said, wanted[:, place], rows, means[place])
             held[:, place] = _blend(said, means[place], share)
         used_there = any(share is not None and share[KINDS.index(MOVED)] for share in shares)
-        model = cls(
-            shares=tuple(shares),
-            law=law,
-            ridges=lines,
-            kernel=kernel,
-            moved=tuple(moved),
-            means=tuple(means),
-            lowest=tuple(lowest),
-            highest=tuple(highest),
-            reach=tuple(reach),
-            elsewhere=elsewhere if used_there else None,
-        )
-        return model, held
+        ranges = tuple(means), tuple(lowest), tuple(highest), tuple(reach)
+        source = elsewhere if used_there else None
+        return cls(tuple(shares), law, lines, kernel, tuple(moved), *ranges, elsewhere=source), held
 
 
 @dataclass(frozen=True)
@@ -229,9 +206,7 @@ def _near(
     return {kind: each if kind in (LAW, MOVED) else near(each) + beyond for kind, each in said.items()}
 
 
-def _shares(
-    said: Mapping[str, FloatArray], wanted: FloatArray, rows: NDArray[np.bool_], mean: float
-) -> tuple[float, ...]:
+def _shares(said: Mapping[str, FloatArray], wanted: FloatArray, rows: BoolArray, mean: float) -> tuple[float, ...]:
     from scipy.optimize import nnls
 
     columns = np.stack([each[rows] - mean for each in said.values()], axis=1)
@@ -250,7 +225,7 @@ def _blend(said: Mapping[str, FloatArray], mean: float, share: Sequence[float]) 
     return np.asarray(mean + sum(parts), dtype=np.float64)
 
 
-def folds_of(names: Sequence[object], rows: int) -> NDArray[np.int64]:
+def folds_of(names: Sequence[object], rows: int) -> IntArray:
     """The fold of each row: rows of one name stay together; without two names, row by row in turn."""
     known = sorted({str(name) for name in names if name is not None})
     if len(known) < 2 or any(name is None for name in names):

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driple.contracts.errors import BadInput, UnknownName, nearest, shown
+from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
     LIST_NAMES,
@@ -34,23 +33,11 @@ from driple.contracts.formats.inspector import ROLES
 from driple.contracts.json_values import from_plain
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.setting import Setting
-from driple.inspector.data.examples import (
-    MOST,
-    WORKLOAD,
-    Example,
-    Examples,
-    Graph,
-    PublishedGraph,
-    enough,
-    unmeasured,
-    usable,
-)
+from driple.contracts.strategy import WORKER
+from driple.inspector.data.examples import MOST, WORKLOAD, Example, Examples, Graph, PublishedGraph
 from driple.inspector.data.graph_lists import read_graphs
+from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
-
-__all__ = ["Example", "Examples", "Graph", "PublishedGraph", "enough", "read_examples", "unmeasured", "usable"]
-
-WORKER = "worker"
 
 _NETWORK = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
@@ -65,13 +52,12 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
     Args:
         datasets: the folder with `<setting>.parquet`, or that file.
         setting: its text.
-        role: `worker` or `ps`. Published rows say no role and are taken for workers.
+        role: `worker` or `ps`. Published rows have no role and count as those of workers.
 
     Raises:
         BadInput: there is no such dataset, it cannot be read, or nothing can be learned from it; one line.
     """
-    if role not in ROLES:
-        raise UnknownName("role", role, ROLES)
+    one_of("role", role, ROLES)
     text = str(Setting.parse(setting))
     path = find_dataset(datasets, text)
     try:
@@ -122,12 +108,12 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic]).to_pylist()
             lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise BadInput(f"not a dataset that can be read ({_line(error)}); build it anew") from None
+        raise BadInput(f"not a dataset that can be read ({_line(error)}); rebuild the dataset") from None
     asked = [row for row in rows if row["role"] == role or (role == WORKER and _is_published(row))]
     if not asked:
         raise BadInput(f"no rows of role {role}: see --role")
     if any(row["run_id"] is None for row in rows):
-        raise BadInput("a row without its run (run_id is null); build it anew")
+        raise BadInput("a row without a run (run_id is null); rebuild the dataset")
     provenance = _one_provenance(rows)
     _check_numbers(rows, (*_NUMBERS, *traffic, *targets))
     graphs = read_graphs(lists, {row["graph"] for row in asked})
@@ -147,7 +133,6 @@ def _read(path: Path, setting: str, role: str) -> Examples:
 
 
 def _check_types(schema: Any, names: Iterable[str]) -> None:
-    """Text where text is expected, numbers where numbers are: what comes after takes them for that."""
     import pyarrow as pa
 
     for name in names:
@@ -156,11 +141,10 @@ def _check_types(schema: Any, names: Iterable[str]) -> None:
         number = pa.types.is_integer(value) or pa.types.is_floating(value)
         right = pa.types.is_string(value) if _TYPES[name] == "text" else number
         if not right or (name in LIST_NAMES) != pa.types.is_list(kind):
-            raise BadInput(f"column {name!r} is of type {kind}; build it anew (driple-build-dataset)")
+            raise BadInput(f"column {name!r} is of type {kind}; rebuild it (driple-build-dataset)")
 
 
 def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Amounts of something, or null: what is neither would be learned from all the same."""
     for row in rows:
         if row["batch_size"] is not None and row["batch_size"] < 1:
             raise BadInput(f"run {row['run_id']}: batch_size is {row['batch_size']:g}; expected 1 or more")
@@ -169,9 +153,9 @@ def _check_numbers(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> N
             if value is None:
                 continue
             if not math.isfinite(value):
-                raise BadInput(f"run {row['run_id']}: {name} is {value}; what is unknown is null in a dataset")
+                raise BadInput(f"run {row['run_id']}: {name} is {value}; write null for an unknown value")
             if not 0 <= value <= MOST:
-                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0 to {MOST:g}; build it anew")
+                raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0 to {MOST:g}; rebuild the dataset")
             if 0 < value < 1 / MOST:
                 raise BadInput(f"run {row['run_id']}: {name} is {value:g}; expected 0, or more than {1 / MOST:g}")
 
@@ -183,7 +167,7 @@ def _is_published(row: Mapping[str, Any]) -> bool:
 def _one_provenance(rows: Sequence[Mapping[str, Any]]) -> str:
     found = sorted({str(row["provenance"]) for row in rows})
     for unknown in set(found) - set(PROVENANCES):
-        raise BadInput(f"rows of provenance {shown(unknown)}: expected {', '.join(PROVENANCES)}; build it anew")
+        raise BadInput(f"rows of provenance {shown(unknown)}: expected {', '.join(PROVENANCES)}; rebuild the dataset")
     if len(found) > 1:
         raise BadInput(
             f"rows that are {' and '.join(found)} in one dataset: they are never mixed; build each kind into a folder"
@@ -195,7 +179,7 @@ def _one_provenance(rows: Sequence[Mapping[str, Any]]) -> str:
 def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) -> tuple[Example, ...]:
     together: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        # A published row says nothing of its workload: two of one graph need not be the same.
+        # The workload of a published row is unknown: two rows of one graph may be different workloads.
         own = row["run_id"] if _is_published(row) else None
         key = (*(row[name] for name in WORKLOAD), row["graph"], own)
         together.setdefault(key, []).append(row)
@@ -204,21 +188,23 @@ def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) ->
 
 def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
     first = rows[0]
-    values = np.array([[_target(row, name) for name in COLUMNS] for row in rows], dtype=np.float64)
     sides = {name: {row[name] for row in rows} for name in map(split_column, SPLITS)}
     for name, found in sides.items():
         if len(found) > 1 or not found <= {None, *SIDES}:
             raise BadInput(
                 f"run {first['run_id']}: {name} is {shown(sorted(map(str, found)))}: expected one of {SIDES}"
             )
+    values = np.array([[row.get(name) for name in COLUMNS] for row in rows], dtype=np.float64)
+    count = (~np.isnan(values)).sum(axis=0)
+    received, sent, busiest = (_mean(rows, name) for name in _TRAFFIC)
     return Example(
         workload={name: first[name] for name in WORKLOAD},
         graph=graph,
         graph_key=first["graph"],
-        received_bytes=_traffic(rows, "bytes_received"),
-        sent_bytes=_traffic(rows, "bytes_sent"),
-        busiest_bytes=_traffic(rows, "bytes_busiest"),
-        targets=_mean(values),
+        received_bytes=received,
+        sent_bytes=sent,
+        busiest_bytes=busiest,
+        targets=np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan),
         rows=len(rows),
         split_architecture=first["split_architecture"],
         split_random=first["split_random"],
@@ -226,32 +212,20 @@ def _example(rows: Sequence[Mapping[str, Any]], graph: Graph) -> Example:
     )
 
 
-def _target(row: Mapping[str, Any], name: str) -> float:
-    value = row.get(name)
-    return float("nan") if value is None else float(value)
-
-
-def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over the rows, [n, T] to [T]; nulls do not count."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=0)
-    return np.where(count > 0, np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
-
-
-def _traffic(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
     known = [row[name] for row in rows if row.get(name) is not None]
     return float(np.mean(known)) if known else None
 
 
 def _frequency(metadata: Mapping[bytes, bytes], graphs: Collection[Graph]) -> tuple[dict[str, float], SizeBatches]:
-    """What grouping needs to know of the whole file."""
+    """Frequencies of op types and batches of sizes, by which graphs are grouped."""
     frequency, batches = metadata_value(metadata, OP_FREQUENCY), metadata_value(metadata, SIZE_BATCHES)
     if frequency is not None and batches is not None:
         return from_plain(dict[str, float], frequency, OP_FREQUENCY), from_plain(SizeBatches, batches, SIZE_BATCHES)
     alone = [graph.features for graph in graphs if isinstance(graph, PublishedGraph)]
     if len(alone) < len(graphs):
-        raise BadInput("no frequencies of op types in its metadata; build it anew (driple-build-dataset --rebuild)")
-    # The last feature of a group is its number of ops, so that even a published graph says how large it was.
+        raise BadInput("no frequencies of op types in its metadata; rebuild it (driple-build-dataset --rebuild)")
+    # The last feature of a group is its number of ops.
     return published_frequency(), size_batches(max(1, round(float(features[:, 2].sum()))) for features in alone)
 
 

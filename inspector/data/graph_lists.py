@@ -1,4 +1,4 @@
-"""Graphs of a dataset, made of the lists in which it stores them. Nothing is taken on trust: a file may be broken."""
+"""Builds the graphs of a dataset from the lists that store them, and checks every list."""
 
 from __future__ import annotations
 
@@ -19,20 +19,15 @@ _FEATURE_LISTS = tuple(
 
 
 def read_graphs(table: Any, wanted: set[str | None]) -> dict[str, Graph]:
-    """The graphs that are wanted, by their keys.
-
-    Args:
-        table: columns `graph`, `graph_kind` and LIST_NAMES of all rows. A graph is in the first row that names it,
-            whatever the role.
-        wanted: keys; None where a row has no graph.
+    """The wanted graphs by key, from the columns `graph`, `graph_kind` and LIST_NAMES of all rows.
 
     Raises:
-        BadInput: one is not there, or is none.
+        BadInput: a row has no graph (None in `wanted`), or a graph is missing or damaged.
     """
     import pyarrow.compute as pc
 
     if None in wanted:
-        raise BadInput("a row without a graph; build it anew (driple-build-dataset --rebuild)")
+        raise BadInput("a row without a graph; rebuild it (driple-build-dataset --rebuild)")
     table = table.filter(pc.is_valid(table["edge_src"]))
     found: dict[str, Graph] = {}
     for position, (key, kind) in enumerate(
@@ -43,10 +38,10 @@ def read_graphs(table: Any, wanted: set[str | None]) -> dict[str, Graph]:
         try:
             found[key] = _graph(kind, {name: table[name][position] for name in LIST_NAMES})
         except BadInput as error:
-            raise BadInput(f"graph {key[:12]}: {error}; build it anew (driple-build-dataset --rebuild)") from None
+            raise BadInput(f"graph {key[:12]}: {error}; rebuild it (driple-build-dataset --rebuild)") from None
     missing = sorted(str(key) for key in wanted - set(found))
     if missing:
-        raise BadInput(f"graph {missing[0][:12]} is named by a row and is not there; build it anew (--rebuild)")
+        raise BadInput(f"graph {missing[0][:12]} is named by a row and missing; rebuild it (--rebuild)")
     return found
 
 
@@ -59,7 +54,7 @@ def _graph(kind: str, cells: Mapping[str, Any]) -> Graph:
         try:
             types = cells["op_type"].as_py()
         except UnicodeDecodeError:
-            raise BadInput("an op whose type is no text") from None
+            raise BadInput("an op type that is not text") from None
         if not types or any(op is None for op in types):
             raise BadInput("ops without a type")
         ops = tuple(sys.intern(op) for op in types)

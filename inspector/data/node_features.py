@@ -1,10 +1,10 @@
-"""From a graph to the nodes that a network sees.
+"""Node features of a graph.
 
 `paper`
-    The three features that were published: frequency, bytes and number of the group's ops, as FEATURES orders them.
+    The three published features: frequency, bytes and number of the group's ops, in the order of FEATURES.
 `driple`
-    These three, the group's FLOPs, the FLOPs of the classes whose cost follows them, and for each class of ops how many
-    there are and their bytes. A published graph has only the first three: its other columns are 0.
+    These three, the group's FLOPs, the FLOPs of the classes in COUNTED, and the number and bytes of the ops of each
+    class. A published graph has only the first three: its other columns are 0.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.array_types import FloatArray, IntArray
 from driple.inspector.data.examples import Graph, PublishedGraph
 from driple.inspector.data.op_classes import CLASSES, COUNTED, class_numbers
-from driple.inspector.model.model_config import FEATURE_KINDS
+from driple.inspector.model.model_config import FEATURE_KINDS, one_of
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, undirected
 
 PAPER, DRIPLE = FEATURE_KINDS
 
-# Units in which an amount below 1 hardly matters: after log1p the shape of a bias and no bias at all are then alike.
+# Units in which an amount below 1 hardly matters, so that log1p maps it to about 0.
 KILOBYTE = 1e3
 MEGAFLOP = 1e6
 
@@ -43,33 +43,26 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A graph as a network sees it."""
+    """Node features and edges of a graph."""
 
-    features: NDArray[np.float64]
+    features: FloatArray
     """[M, F], not scaled."""
-    edges: NDArray[np.int64]
+    edges: IntArray
     """[E, 2], undirected: each pair once, the smaller number first."""
 
 
 class Featuriser:
-    """Turns graphs into samples, always in the same way. Kept with the inspector.
-
-    Args:
-        kind: which features: `paper` or `driple`.
-        recipe: how ops are grouped.
-    """
+    """Turns graphs into samples by the kind of features and the grouping recipe. Stored with the inspector."""
 
     def __init__(self, kind: str, recipe: Recipe) -> None:
-        if kind not in FEATURE_KINDS:
-            raise UnknownName("features", kind, FEATURE_KINDS)
+        one_of("features", kind, FEATURE_KINDS)
         self.kind = kind
         self.recipe = recipe
         self.names = NAMES[kind]
-        # Grouping is most of the work, and several workloads have one graph.
+        # Grouping takes long, and several workloads share a graph.
         self._made: WeakKeyDictionary[Graph, Sample] = WeakKeyDictionary()
 
     def sample(self, graph: Graph) -> Sample:
-        """What the network sees of a graph."""
         if graph not in self._made:
             self._made[graph] = self._published(graph) if isinstance(graph, PublishedGraph) else self._grouped(graph)
         return self._made[graph]
@@ -90,7 +83,7 @@ class Featuriser:
         flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
         classes = class_numbers(graph.ops)
 
-        def per_class(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        def per_class(weights: FloatArray) -> FloatArray:
             cells = np.bincount(grouped.groups * len(CLASSES) + classes, weights, minlength=count * len(CLASSES))
             return cells.reshape(count, len(CLASSES))
 
@@ -116,7 +109,7 @@ class Featuriser:
         """The reverse of `to_plain`.
 
         Raises:
-            BadInput: it is none, or one whose features this release does not make.
+            BadInput: it is malformed, or has features that this release does not make.
         """
         if not isinstance(value, dict) or set(value) != {"kind", "names", "recipe"}:
             raise BadInput("features: expected kind, names and recipe")

@@ -1,7 +1,7 @@
-"""What kind of work an op is: op types by what their cost follows.
+"""Classes of op types by what determines their cost.
 
-Ops of one class cost alike: a convolution by its FLOPs, an elementwise op by its bytes, a constant next to nothing. So
-a sum over a class says something about time, and a sum over all ops does not.
+The cost of a convolution follows its FLOPs, that of an elementwise op its bytes; a constant costs next to nothing. So
+sums over a class predict time better than sums over all ops.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from driple.inspector.data.array_types import IntArray
 
 CONVOLUTION = "convolution"
 CONVOLUTION_GRADIENT = "convolution_gradient"
@@ -81,14 +82,14 @@ _TABLE = {
     "QueueSize Print ScalarSummary HistogramSummary MergeSummary Send Recv HostSend HostRecv Arg Retval Timestamp",
 }
 CLASSES: tuple[str, ...] = (*_TABLE, OTHER)
-"""In the order of the columns that are made of them."""
+"""In the order of the feature columns."""
 
 COUNTED = (CONVOLUTION, CONVOLUTION_GRADIENT, DEPTHWISE, MATMUL)
 """Classes whose cost follows their FLOPs."""
 
 _CLASS_OF = {op: name for name, ops in _TABLE.items() for op in ops.split()}
 
-# What a name says of an op that the table lacks: the first that fits.
+# Classes of ops that the table lacks, by the first pattern that matches the name.
 _SIGNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -112,7 +113,7 @@ _VERSION = re.compile(r"V\d+$")
 
 @lru_cache(maxsize=4096)
 def class_of(op: str) -> str:
-    """The class of an op type: by the table, without its version and `Resource`; else by what its name says."""
+    """The class of an op type: by the table, ignoring its version and `Resource`; else by the patterns."""
     stem = _VERSION.sub("", op).removeprefix("_")
     for name in (op, stem, stem.removeprefix("Resource"), stem.removesuffix("Ref")):
         if name in _CLASS_OF:
@@ -120,7 +121,7 @@ def class_of(op: str) -> str:
     return next((name for sign, name in _SIGNS if sign.search(stem)), OTHER)
 
 
-def class_numbers(ops: Sequence[str]) -> NDArray[np.int64]:
-    """Of each op, the position of its class in CLASSES."""
+def class_numbers(ops: Sequence[str]) -> IntArray:
+    """The position in CLASSES of the class of each op."""
     position = {op: CLASSES.index(class_of(op)) for op in set(ops)}
     return np.array([position[op] for op in ops], dtype=np.int64)

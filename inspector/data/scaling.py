@@ -1,7 +1,4 @@
-"""Scales that are learned on the training rows alone and travel with the inspector.
-
-All are plain values (contracts.plain: `to_plain`, `from_plain`), so that inspector.json holds them whole.
-"""
+"""Scalers of node features, workload features and targets, fitted on training rows and stored in inspector.json."""
 
 from __future__ import annotations
 
@@ -9,48 +6,47 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
+from driple.inspector.data.array_types import BoolArray, FloatArray
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
-from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES
+from driple.inspector.model.model_config import FEATURE_SCALES, TARGET_SCALES, one_of
 
 RAW = "raw"
 MAX = "max"
 FAR = 10.0
-"""A prediction is at most this many times the greatest training value: beyond, a logarithm tells nothing any more."""
+"""A prediction is at most this many times the greatest training value."""
 _FLAT = 1e-9
-"""A column whose deviation is a smaller share of its mean is constant."""
+"""A column counts as constant if its deviation is a smaller share of its mean."""
 
 
 @dataclass(frozen=True)
 class FeatureScaler:
-    """Features of nodes: as they are (`raw`), or log1p and then mean 0 and deviation 1 over all training nodes."""
+    """Node features: unchanged (`raw`), or log1p, then mean 0 and deviation 1 over all training nodes."""
 
     kind: str
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        _known("feature_scale", self.kind, FEATURE_SCALES)
+        one_of("feature_scale", self.kind, FEATURE_SCALES)
         _same_length(self.mean, self.deviation)
         _positive(self.deviation)
 
     @classmethod
-    def fit(cls, kind: str, features: Iterable[NDArray[np.float64]]) -> FeatureScaler:
+    def fit(cls, kind: str, features: Iterable[FloatArray]) -> FeatureScaler:
         """From the features [M, F] of each training graph."""
-        _known("feature_scale", kind, FEATURE_SCALES)
+        one_of("feature_scale", kind, FEATURE_SCALES)
         nodes = np.concatenate(list(features))
         if kind == RAW:
             return cls(kind, (0.0,) * nodes.shape[1], (1.0,) * nodes.shape[1])
         mean, deviation = _moments(_log1p(nodes))
         return cls(kind, _plain(mean), _plain(np.where(deviation > 0, deviation, 1.0)))
 
-    def transform(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """[M, F] to [M, F]."""
+    def transform(self, features: FloatArray) -> FloatArray:
         if features.shape[1] != len(self.mean):
-            raise BadInput(f"{features.shape[1]} features of a node, the scale knows {len(self.mean)}")
+            raise BadInput(f"{features.shape[1]} features of a node, the scaler expects {len(self.mean)}")
         if self.kind == RAW:
             return features
         return (_log1p(features) - self.mean) / self.deviation
@@ -58,10 +54,10 @@ class FeatureScaler:
 
 @dataclass(frozen=True)
 class WorkloadScaler:
-    """Facts of workloads: mean 0 and deviation 1; what is unknown becomes 0; facts that never vary are left out."""
+    """Workload features: mean 0 and deviation 1; unknown values become 0; constant features are left out."""
 
     names: tuple[str, ...]
-    """Of the facts that stay. A later release may know more facts: they are not looked at."""
+    """Features that are used. Those that a later release adds are ignored."""
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
@@ -69,36 +65,32 @@ class WorkloadScaler:
         _same_length(self.names, self.mean, self.deviation)
         _positive(self.deviation)
         for name in self.names:
-            if name not in WORKLOAD_FEATURES:
-                raise UnknownName("fact", name, WORKLOAD_FEATURES)
+            one_of("workload feature", name, WORKLOAD_FEATURES)
 
     def __len__(self) -> int:
         return len(self.names)
 
     @classmethod
-    def fit(cls, facts: NDArray[np.float64]) -> WorkloadScaler:
-        """From the facts [n, len(WORKLOAD_FEATURES)] of the training rows."""
+    def fit(cls, facts: FloatArray) -> WorkloadScaler:
+        """From the features [n, len(WORKLOAD_FEATURES)] of the training rows."""
         mean, deviation = _moments(facts)
         kept = np.flatnonzero(deviation > 0)
         return cls(tuple(WORKLOAD_FEATURES[column] for column in kept), _plain(mean[kept]), _plain(deviation[kept]))
 
-    def transform(self, facts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, facts: FloatArray) -> FloatArray:
         """[n, len(WORKLOAD_FEATURES)] to [n, len(self)]."""
         if facts.ndim != 2 or facts.shape[1] != len(WORKLOAD_FEATURES):
-            raise BadInput(f"facts of shape {facts.shape}: expected [n, {len(WORKLOAD_FEATURES)}]")
+            raise BadInput(f"workload features of shape {facts.shape}: expected [n, {len(WORKLOAD_FEATURES)}]")
         columns = [WORKLOAD_FEATURES.index(name) for name in self.names]
         return np.nan_to_num((facts[:, columns] - self.mean) / self.deviation, nan=0.0)
 
 
 @dataclass(frozen=True)
 class TargetScaler:
-    """The targets.
+    """Targets.
 
-    `max`
-        Share of the training maximum, as published.
-    `log`
-        log(y + c), then mean 0 and deviation 1: an error of 10 % weighs the same whatever the size. c is 1 % of the
-        median of the positive training values, so that 0 has a place and tiny values do not rule.
+    `max` is the share of the training maximum, as published. `log` is log(y + c), then mean 0 and deviation 1, so that
+    relative errors count. c is 1 % of the median of the positive training values: it admits 0 and damps tiny values.
     """
 
     kind: str
@@ -108,33 +100,26 @@ class TargetScaler:
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
     greatest: tuple[float, ...]
-    """Of the training rows."""
+    """Greatest training values."""
     columns: tuple[str, ...] = COLUMNS
-    """Names of the targets, in the order of all tables of this inspector."""
 
     def __post_init__(self) -> None:
-        _known("target_scale", self.kind, TARGET_SCALES)
+        one_of("target_scale", self.kind, TARGET_SCALES)
         _same_length(self.columns, self.usable, self.offset, self.mean, self.deviation, self.greatest)
         _positive(self.deviation)
         if min(self.offset) < 0:
-            raise BadInput("a scale of targets with a negative offset")
+            raise BadInput("a target scaler with a negative offset")
 
     @classmethod
-    def fit(
-        cls,
-        kind: str,
-        targets: NDArray[np.float64],
-        usable: NDArray[np.bool_],
-        columns: tuple[str, ...] = COLUMNS,
-    ) -> TargetScaler:
-        """From the targets [n, T] of the training rows, NaN where null, which of them to use, and their columns."""
-        _known("target_scale", kind, TARGET_SCALES)
+    def fit(cls, kind: str, targets: FloatArray, usable: BoolArray, columns: tuple[str, ...] = COLUMNS) -> TargetScaler:
+        """From the training targets [n, T], NaN where null; `usable` are those to learn."""
+        one_of("target_scale", kind, TARGET_SCALES)
         offset, mean = np.zeros((2, len(columns)))
         deviation, greatest = np.ones((2, len(columns)))
         for column in np.flatnonzero(usable):
             values = targets[:, column][~np.isnan(targets[:, column])]
             if not len(values):
-                raise BadInput(f"{columns[column]}: no training value to learn a scale from")
+                raise BadInput(f"{columns[column]}: no training value to fit a scaler to")
             greatest[column] = values.max()
             if kind == MAX:
                 deviation[column] = values.max() if values.max() > 0 else 1.0
@@ -147,7 +132,7 @@ class TargetScaler:
         used = tuple(bool(one) for one in usable)
         return cls(kind, used, _plain(offset), _plain(mean), _plain(deviation), _plain(greatest), columns)
 
-    def transform(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    def transform(self, targets: FloatArray) -> FloatArray:
         """[n, T] to [n, T]; NaN where null or not usable."""
         values = np.where(self.usable, targets, np.nan)
         if self.kind == MAX:
@@ -155,8 +140,8 @@ class TargetScaler:
         offset = np.where(self.usable, self.offset, 1.0)
         return (np.log(np.maximum(values, 0.0) + offset) - self.mean) / self.deviation
 
-    def inverse(self, scaled: NDArray[np.float64], *, far: float = FAR) -> NDArray[np.float64]:
-        """[n, T] to [n, T], in the targets' own units: from 0 to `far` times what was seen; NaN where not usable."""
+    def inverse(self, scaled: FloatArray, *, far: float = FAR) -> FloatArray:
+        """[n, T] in the targets' own units, from 0 to `far` times the training maximum; NaN where not usable."""
         values = scaled * np.asarray(self.deviation)
         ceiling = self._ceiling(far)
         if self.kind != MAX:
@@ -165,19 +150,19 @@ class TargetScaler:
             values = np.exp(np.minimum(values + self.mean, highest)) - offset
         return np.where(self.usable, np.clip(values, 0.0, ceiling), np.nan)
 
-    def at_limit(self, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Of what `inverse` gave: whether it would have been more, had that been allowed."""
+    def at_limit(self, values: FloatArray) -> BoolArray:
+        """Whether a result of `inverse` is at its upper limit."""
         return np.asarray(values >= (1 - _FLAT) * np.maximum(self._ceiling(FAR), _FLAT))
 
-    def _ceiling(self, far: float) -> NDArray[np.float64]:
+    def _ceiling(self, far: float) -> FloatArray:
         return far * np.maximum(self.greatest, 0.0)
 
 
-def _log1p(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log1p(values: FloatArray) -> FloatArray:
     return np.log1p(np.maximum(values, 0.0))
 
 
-def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _moments(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and deviation of each column, NaN left out; deviation 0 where a column is constant or empty."""
     known = ~np.isnan(values)
     count = np.maximum(known.sum(axis=0), 1)
@@ -187,20 +172,15 @@ def _moments(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
     return mean, np.where(deviation > _FLAT * np.maximum(np.abs(mean), 1.0), deviation, 0.0)
 
 
-def _plain(values: NDArray[np.float64]) -> tuple[float, ...]:
+def _plain(values: FloatArray) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
-
-
-def _known(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UnknownName(name, value, known)
 
 
 def _positive(deviation: tuple[float, ...]) -> None:
     if min(deviation, default=1.0) <= 0:
-        raise BadInput("a scale with a deviation that is not more than 0")
+        raise BadInput("a scaler with a deviation that is not more than 0")
 
 
 def _same_length(*parts: tuple[object, ...]) -> None:
     if len({len(part) for part in parts}) > 1:
-        raise BadInput(f"a scale whose parts have different lengths: {', '.join(str(len(part)) for part in parts)}")
+        raise BadInput(f"a scaler whose parts have different lengths: {', '.join(str(len(part)) for part in parts)}")

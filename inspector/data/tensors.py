@@ -1,9 +1,6 @@
-"""From examples to tensors: samples, workload features and targets, scaled by the training rows.
+"""From examples to tensors: Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch.
 
-    Examples --Featuriser--> samples --scalers--> Prepared --batches--> Batch
-
-`Preparation` is fitted on training rows alone and travels with the inspector, so that predicting prepares exactly as
-training did.
+`Preparation` is fitted on training rows and stored with the inspector, so that predicting prepares as training did.
 """
 
 from __future__ import annotations
@@ -11,14 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
+from driple.inspector.data.array_types import BoolArray, FloatArray
 from driple.inspector.data.examples import Example, Examples, job_of, select, usable
 from driple.inspector.data.node_features import Featuriser
 from driple.inspector.data.scaling import FeatureScaler, TargetScaler, WorkloadScaler
@@ -26,15 +23,12 @@ from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import Batcher
 
-FloatArray: TypeAlias = NDArray[np.float64]
-
 FAR = 2.5
 """Deviations at which features are clipped: a linear fit on small models is wrong far outside them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Some rows, ready for the network."""
+class Batch(NamedTuple):
+    """Rows for one call of the network."""
 
     graphs: Any
     facts: Any
@@ -57,9 +51,8 @@ class Prepared:
     truth: FloatArray
     """[n, T], in the targets' own units; NaN where unknown or not usable."""
     families: tuple[str | None, ...]
-    """Of the models."""
     jobs: tuple[str | None, ...]
-    """What ran, whatever the setting."""
+    """examples.job_of of each row."""
     raw_facts: FloatArray
     """[n, len(WORKLOAD_FEATURES)], not scaled, for the base model."""
 
@@ -76,21 +69,16 @@ class Prepared:
         return [len(nodes) for nodes in self.features]
 
     def batches(self, order: Sequence[int], size: int, build: Batcher, device: str = "cpu") -> Iterator[Batch]:
-        """The rows in this order, so many at a time."""
         for start in range(0, len(order), size):
             rows = list(order[start : start + size])
             graphs = build([self.features[row] for row in rows], [self.edges[row] for row in rows])
-            yield Batch(
-                graphs if device == "cpu" else graphs.to(device),
-                self.facts[rows].to(device),
-                self.targets[rows].to(device),
-                self.mask[rows].to(device),
-            )
+            tables = (each[rows].to(device) for each in (self.facts, self.targets, self.mask))
+            yield Batch(graphs if device == "cpu" else graphs.to(device), *tables)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Preparation:
-    """All that turns examples into tensors, and outputs into values."""
+    """Turns examples into tensors, and outputs into values."""
 
     featuriser: Featuriser
     features: FeatureScaler
@@ -99,13 +87,7 @@ class Preparation:
 
     @classmethod
     def fit(cls, train: Examples, config: InspectorConfig, featuriser: Featuriser | None = None) -> Preparation:
-        """Learned from the training rows.
-
-        Args:
-            train: these rows.
-            config: which features, grouping and scales.
-            featuriser: one that has grouped these graphs before.
-        """
+        """Fitted to the training rows; a featuriser that has grouped these graphs before saves time."""
         if featuriser is None:
             featuriser = Featuriser(config.features, train.recipe(config.grouping))
         graphs = {id(item.graph): item.graph for item in train.items}.values()
@@ -117,17 +99,15 @@ class Preparation:
         )
 
     def for_targets_of(self, train: Examples) -> Preparation:
-        """The same inputs, and the scale of other targets: what a network that learned elsewhere needs here."""
+        """The same inputs with a scaler of other targets, for a transfer."""
         scaler = TargetScaler.fit(self.targets.kind, train.targets(), usable(train), train.columns)
         return dataclasses.replace(self, targets=scaler)
 
     @property
-    def usable(self) -> NDArray[np.bool_]:
-        """[T]: targets that are predicted."""
+    def usable(self) -> BoolArray:
         return np.asarray(self.targets.usable, dtype=bool)
 
     def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
-        """Tensors of the examples."""
         items = select(examples.items if isinstance(examples, Examples) else examples, self.targets.columns)
         tensors: dict[int, tuple[Any, Any]] = {}
         for item in items:
@@ -157,10 +137,8 @@ class Preparation:
 
     def to_plain(self) -> dict[str, Any]:
         """For inspector.json."""
-        return {
-            "features": self.featuriser.to_plain(),
-            "scalers": {name: to_plain(getattr(self, name)) for name in _SCALERS},
-        }
+        scalers = {name: to_plain(getattr(self, name)) for name in _SCALERS}
+        return {"features": self.featuriser.to_plain(), "scalers": scalers}
 
     @classmethod
     def from_plain(cls, features: Any, scalers: Any) -> Preparation:
@@ -171,12 +149,8 @@ class Preparation:
         """
         if not isinstance(scalers, dict) or set(scalers) != set(_SCALERS):
             raise BadInput(f"scalers: expected {', '.join(_SCALERS)}")
-        return cls(
-            featuriser=Featuriser.from_plain(features),
-            features=from_plain(FeatureScaler, scalers["features"], "scalers.features"),
-            facts=from_plain(WorkloadScaler, scalers["facts"], "scalers.facts"),
-            targets=from_plain(TargetScaler, scalers["targets"], "scalers.targets"),
-        )
+        made = {name: from_plain(kind, scalers[name], f"scalers.{name}") for name, kind in _SCALERS.items()}
+        return cls(featuriser=Featuriser.from_plain(features), **made)
 
 
-_SCALERS = ("features", "facts", "targets")
+_SCALERS: dict[str, Any] = {"features": FeatureScaler, "facts": WorkloadScaler, "targets": TargetScaler}

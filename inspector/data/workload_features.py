@@ -1,8 +1,8 @@
-"""What is known of a workload before it runs, as one vector: its options, and its graph summed up.
+"""Workload features: everything known of a workload before it runs as one vector, from its options and its graph.
 
-A size is given as its logarithm, and an amount of work as log1p of it in units where less than 1 hardly matters. What
-is not known, or does not exist (the image size of a model that reads text), is NaN, and becomes the training mean when
-facts are scaled. The network and every baseline see these same facts.
+Sizes are logarithms; amounts of work are log1p in units in which less than 1 hardly matters. Values that are unknown or
+do not exist (the image size of a language model) are NaN, and become the training mean when features are scaled. The
+network and every baseline receive the same features.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Graph, PublishedGraph
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
 from driple.inspector.data.op_classes import CLASSES, class_numbers
 from driple.pipeline.graph.public import OpGraph
 
-_SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
+SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
 
 DECLARED_FEATURES = (
-    *(f"log_{name}" for name in _SIZES),
+    *(f"log_{name}" for name in SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
     *("log_network_delay_ms", "network_loss_pct", "log_threads"),
@@ -39,43 +39,39 @@ GRAPH_FACTS = (
 )
 WORKLOAD_FEATURES: tuple[str, ...] = (*DECLARED_FEATURES, *GRAPH_FACTS)
 
-_made: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
+FEATURE_CACHE: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
 
 
-def workload_features(example: Example) -> NDArray[np.float64]:
+def workload_features(example: Example) -> FloatArray:
     """[len(WORKLOAD_FEATURES)], not scaled; NaN where unknown."""
-    if example.graph not in _made:
-        graph = example.graph
-        _made[graph] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph)
-    found = {**_of_workload(example), **_made[example.graph]}
+    graph = example.graph
+    if graph not in FEATURE_CACHE:
+        FEATURE_CACHE[graph] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph)
+    found = {**_of_workload(example), **FEATURE_CACHE[graph]}
     return np.array([found.get(name, math.nan) for name in WORKLOAD_FEATURES])
 
 
-def workload_feature_table(examples: Iterable[Example]) -> NDArray[np.float64]:
+def workload_feature_table(examples: Iterable[Example]) -> FloatArray:
     """[n, len(WORKLOAD_FEATURES)]."""
     return np.array([workload_features(example) for example in examples]).reshape(-1, len(WORKLOAD_FEATURES))
 
 
-def clear_feature_cache() -> None:
-    """Forgets what is kept of graphs: for whoever measures how long it takes to sum them up."""
-    _made.clear()
-
-
 def _of_workload(example: Example) -> dict[str, float]:
     workload = example.workload
-    found = {f"log_{name}": _log(workload.get(name)) for name in _SIZES}
+    found = {f"log_{name}": _log(workload.get(name)) for name in SIZES}
     found["log_received_kilobytes"] = _log1p(example.received_bytes, KILOBYTE)
     found["log_sent_kilobytes"] = _log1p(example.sent_bytes, KILOBYTE)
-    # Not known of rows made before it was asked: most settings have one server, and that gives all.
+    # Unknown in older rows: most settings have one server, which sends everything.
     busiest = example.received_bytes if example.busiest_bytes is None else example.busiest_bytes
     found["log_busiest_kilobytes"] = _log1p(busiest, KILOBYTE)
     found["log_network_delay_ms"] = _log1p(workload.get("network_delay_ms"))
-    found["network_loss_pct"] = _number(workload.get("network_loss_pct"))
+    loss = workload.get("network_loss_pct")
+    found["network_loss_pct"] = math.nan if loss is None else float(loss)
     found["log_threads"] = _log1p(workload.get("threads"))
     found["is_async"] = _is(workload, "update", "async")
     found["is_allreduce"] = _is(workload, "strategy", "allreduce")
     found |= {f"is_{name}": _is(workload, "optimiser", name) for name in _OPTIMISERS}
-    if workload.get("model") is not None:  # of a published row nothing is known, which is not "has none"
+    if workload.get("model") is not None:  # else it is a published row, of which this is unknown
         found["has_images"] = float(workload.get("image_size") is not None)
         found["has_sequences"] = float(workload.get("sequence_length") is not None)
         found["is_limited"] = float(workload.get("network_rate_mbit") is not None)
@@ -84,7 +80,7 @@ def _of_workload(example: Example) -> dict[str, float]:
 
 def _of_ops(graph: OpGraph) -> dict[str, float]:
     kilobytes = graph.bytes / KILOBYTE
-    # NaN is "no formula": of an op beside others that have one, next to nothing; of a whole GraphDef, not known at all.
+    # NaN is an op without a formula: next to nothing beside other ops, unknown if the whole graph has none.
     flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
     if np.isnan(graph.flops).all():
         flops = np.full(len(graph.ops), math.nan)
@@ -114,10 +110,6 @@ def _of_groups(graph: PublishedGraph) -> dict[str, float]:
         "log_kilobytes": _log1p(sizes.sum(), KILOBYTE),
         "log_largest_kilobytes": _log1p(sizes.max(), KILOBYTE),
     }
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _log(value: Any) -> float:

@@ -24,16 +24,10 @@ BASELINES: dict[str, Callable[[Examples, Examples | None, int], Predict]] = {
 
 
 def fit(name: str, train: Examples, val: Examples | None = None, seed: int = 0) -> Predict:
-    """A baseline that is fitted to the training rows.
-
-    Args:
-        name: one of BASELINES.
-        train: the training rows.
-        val: rows by which hyper-parameters are chosen.
-        seed: of the trees.
+    """A baseline fitted to the training rows; the validation rows choose hyper-parameters.
 
     Raises:
-        UnknownName: there is none of that name.
+        UnknownName: there is no such baseline.
     """
     if name not in BASELINES:
         raise UnknownName("baseline", name, tuple(BASELINES))

@@ -1,31 +1,26 @@
-"""Whether the spread of an ensemble says how wrong it is.
+"""Calibration of the spread of an ensemble.
 
-Networks that learned from the same rows agree more than they are right. So their spread is multiplied with a factor,
-for each target the one with which 68 % of the validation errors lie within one spread. On test rows it is then counted
-how many lie within one spread and within two: 68 and 95 % would be perfect.
+Networks trained on the same rows agree too well. So their spread is multiplied by a factor per target, with which 68 %
+of the validation errors lie within one spread. `coverage` counts test errors within one and two spreads: ideally 68 and
+95 %.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray: TypeAlias = NDArray[np.float64]
+from driple.inspector.data.array_types import FloatArray
 
 ONE_DEVIATION = 0.683
 LEAST_ROWS = 20
-"""Validation rows from which on a target has a factor of its own; below, one for all targets."""
+"""Fewest validation rows of a target with its own factor; others share one."""
 
 
 def factors(truth: FloatArray, predicted: FloatArray, spread: FloatArray) -> tuple[float, ...]:
-    """The factor of each target, from validation rows; all [n, 12], NaN where unknown."""
+    """The factor of each target, from validation rows; all [n, T], NaN where unknown."""
     ratio = _ratio(truth, predicted, spread)
-    known = ratio[~np.isnan(ratio)]
-    together = _factor(known) if len(known) else 1.0
-    columns = [column[~np.isnan(column)] for column in ratio.T]
-    return tuple(_factor(column) if len(column) >= LEAST_ROWS else together for column in columns)
+    together = _factor(ratio) if not np.isnan(ratio).all() else 1.0
+    return tuple(_factor(own) if (~np.isnan(own)).sum() >= LEAST_ROWS else together for own in ratio.T)
 
 
 def coverage(truth: FloatArray, predicted: FloatArray, spread: FloatArray) -> dict[str, float | int | None]:
@@ -38,11 +33,9 @@ def coverage(truth: FloatArray, predicted: FloatArray, spread: FloatArray) -> di
 
 
 def _ratio(truth: FloatArray, predicted: FloatArray, spread: FloatArray) -> FloatArray:
-    """Errors in spreads. Networks that agree to the last digit give no infinite one."""
-    least = 1e-9 * np.maximum(np.abs(predicted), 1e-30)
-    result: FloatArray = np.abs(truth - predicted) / np.maximum(spread, least)
-    return result
+    least = 1e-9 * np.maximum(np.abs(predicted), 1e-30)  # for networks that agree to the last digit
+    return np.asarray(np.abs(truth - predicted) / np.maximum(spread, least), dtype=np.float64)
 
 
 def _factor(ratio: FloatArray) -> float:
-    return max(float(np.quantile(ratio, ONE_DEVIATION)), 1e-3)
+    return max(float(np.nanquantile(ratio, ONE_DEVIATION)), 1e-3)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import TEST, VAL
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.evaluation.baselines import BASELINES
 from driple.inspector.evaluation.baselines import fit as fit_baseline
@@ -18,38 +19,14 @@ from driple.inspector.evaluation.calibration import coverage
 from driple.inspector.evaluation.scores import Scores, scores
 from driple.inspector.model.inspector_model import InspectorModel
 
-FloatArray: TypeAlias = NDArray[np.float64]
 Predict = Callable[[Examples], FloatArray]
 
 INSPECTOR = "inspector"
-SIDES = ("val", "test")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One line of errors.csv."""
-
-    setting: str
-    role: str
-    split: str
-    side: str
-    predictor: str
-    target: str
-    """A column of contracts.metrics, the key of a resource (mean of its three), or `all`."""
-    nrmse: float | None
-    mape: float | None
-    r2: float | None
-    rows: int
-    """With a true and a predicted value."""
-    zeros: int
-    """Of these, with a true value of 0: they are not in the MAPE."""
-    unpredicted: int
-    """With a true value and no predicted one: they are in no score."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation:
-    """All that is known of how good an inspector is on one split."""
+    """Errors of an inspector and other predictors on one split."""
 
     setting: str
     role: str
@@ -71,26 +48,17 @@ class Evaluation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the targets."""
         return self.items[0].columns
 
     @property
     def predictors(self) -> tuple[str, ...]:
-        """The inspector first."""
         return tuple(self.predicted)
 
-    def rows(self) -> list[Row]:
-        """The table, line by line."""
+    def rows(self) -> list[dict[str, Any]]:
+        """Lines of errors.csv: the scores of every side, predictor and target, resource or `all`."""
+        about = {name: getattr(self, name) for name in ("setting", "role", "split")}
         return [
-            Row(
-                setting=self.setting,
-                role=self.role,
-                split=self.split,
-                side=side,
-                predictor=predictor,
-                target=target,
-                **dataclasses.asdict(score),
-            )
+            {**about, "side": side, "predictor": predictor, "target": target, **vars(score)}
             for side, of_side in self.scores.items()
             for predictor, found in of_side.items()
             for target, score in found.rows()
@@ -105,15 +73,11 @@ def evaluate(
     others: Mapping[str, Predict] | None = None,
     execution: str = "auto",
 ) -> Evaluation:
-    """Scores an inspector and the baselines.
+    """Scores an inspector and the baselines on the examples of its setting and role.
 
     Args:
-        inspector: the one to be judged.
-        examples: of its setting and role.
-        split: by which sides are taken; its own if not given. Of another one only the rows are looked at that it was
-            neither trained on nor chosen by.
+        split: the inspector's own by default. Of another, only rows on the test side of its own split are used.
         others: more predictors for the table.
-        execution: how neighbours are summed.
 
     Raises:
         BadInput: the examples are of another setting or role, or a side has no rows.
@@ -128,8 +92,8 @@ def evaluate(
     if inspector.plains is not None and not any(inspector.training.get("best_epochs", [1])):
         notes.append("no network improved on the base model on the validation rows: the base model predicts alone")
     if split != inspector.split:
-        notes.append(f"trained on the {inspector.split} split: only rows that are on its test side too are looked at")
-    sides = {side: _unseen(inspector, examples.side(split, side), split) for side in SIDES}
+        notes.append(f"trained on the {inspector.split} split: only rows on its test side are used")
+    sides = {side: _unseen(inspector, examples.side(split, side), split) for side in (VAL, TEST)}
     if not len(train) or not len(sides["test"]):
         raise BadInput(f"no rows to judge on: side {'test' if len(train) else 'train'} of the {split} split is empty")
     val = examples.side(split, "val")
@@ -161,7 +125,6 @@ def evaluate(
 
 
 def _unseen(inspector: InspectorModel, rows: Examples, split: str) -> Examples:
-    """Of another split than its own, the rows on the test side of its own."""
     if split == inspector.split:
         return rows
     kept = tuple(item for item in rows.items if getattr(item, f"split_{inspector.split}") == "test")

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: errors beside the baselines', and predictions against what was true."""
+"""Pictures of an evaluation: errors beside the baselines', and predictions against true values."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.formats.inspector import ERRORS_PICTURE, PREDICTIONS_PICTURE
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 
 _COLOURS = ("#1f4e79", "#c9c9c9", "#f4a259", "#5b8e7d", "#8c5e8c")
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _CUT = 1.0
-"""NRMSE at which a bar is cut: one that is lost would make all others invisible."""
+"""NRMSE at which a bar is cut, so that the others stay visible."""
 
 
 def draw(folder: Path, found: Evaluation) -> None:
@@ -46,29 +46,20 @@ def _errors(pyplot: Any, found: Evaluation) -> Any:
     names = found.predictors
     height = 0.8 / len(names)
     labels = [*found.columns, "mean of all"]
-    places: NDArray[np.float64] = np.arange(len(labels), dtype=np.float64)
+    places: FloatArray = np.arange(len(labels), dtype=np.float64)
     for number, name in enumerate(names):
         scores = [*of_side[name].targets.values(), of_side[name].overall]
         values = [np.nan if score.nrmse is None else score.nrmse for score in scores]
-        axis.bar(
-            places + (number - (len(names) - 1) / 2) * height,
-            100 * np.minimum(np.nan_to_num(values, nan=0.0), _CUT),
-            height,
-            label=name,
-            color=_COLOURS[number % len(_COLOURS)],
-        )
-        for place, value in zip(places, values, strict=True):
+        x = places + (number - (len(names) - 1) / 2) * height
+        bars = 100 * np.minimum(np.nan_to_num(values, nan=0.0), _CUT)
+        axis.bar(x, bars, height, label=name, color=_COLOURS[number % len(_COLOURS)])
+        for place, value in zip(x, values, strict=True):
             if value > _CUT:
-                x = place + (number - (len(names) - 1) / 2) * height
-                axis.annotate("cut", (x, 100 * _CUT), ha="center", va="bottom", fontsize=7, rotation=90)
+                axis.annotate("cut", (place, 100 * _CUT), ha="center", va="bottom", fontsize=7, rotation=90)
     axis.axvline(len(found.columns) - 0.5, ymax=0.9, color="#999999", linewidth=0.8)
     axis.set_xticks(places, labels, rotation=35, ha="right", fontsize=8)
     axis.set_ylabel("NRMSE, % of the range of the test values")
-    axis.set_title(
-        f"{_title(found)} ({found.counts['test']})",
-        loc="left",
-        fontsize=10,
-    )
+    axis.set_title(f"{_title(found)} ({found.counts['test']})", loc="left", fontsize=10)
     axis.margins(y=0.15)
     axis.legend(frameon=False, ncols=len(names), fontsize=9)
     _bare(axis)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import math
@@ -14,7 +13,7 @@ from typing import Any
 from driple.contracts.formats.inspector import ERRORS_FILE, PREDICTIONS_FILE, REPORT_FILE, REPORT_TEXT_FILE
 from driple.contracts.metrics import RESOURCES, TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
-from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, Row
+from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 from driple.inspector.evaluation.scores import OVERALL
 
 _LEARNED = "Ridge, trees and base models were fitted to these rows too: compare on the test side."
@@ -22,7 +21,7 @@ _MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", Fals
 
 
 def to_text(found: Evaluation) -> str:
-    """The table for a terminal: NRMSE of everybody, MAPE and R2 of the inspector; test side."""
+    """The table for a terminal: NRMSE of all predictors, MAPE and R2 of the inspector; test side."""
     of_side = found.scores["test"]
     names = found.predictors
     lines = [_title(found), ""]
@@ -64,32 +63,28 @@ def to_markdown(found: Evaluation, about: Mapping[str, Any]) -> str:
                 values = [getattr(table[target], field) for table in tables]
                 row = " | ".join(_share(value) if percent else _plain(value) for value in values)
                 lines.append(f"| {_label(target)} | {row} |")
-    lines += ["", "docs/guides/metrics.md says how predictions are scored.", ""]
+    lines += ["", "docs/guides/metrics.md defines the scores.", ""]
     return "\n".join(lines)
 
 
 def to_json(found: Evaluation, about: Mapping[str, Any]) -> dict[str, Any]:
     """The same for programs."""
     return {
-        "setting": found.setting,
-        "role": found.role,
-        "split": found.split,
-        "provenance": found.provenance,
+        **{name: getattr(found, name) for name in ("setting", "role", "split", "provenance")},
         "workloads": dict(found.counts),
         "notes": list(found.notes),
         **about,
         "calibration": found.calibration,
-        "errors": [dataclasses.asdict(row) for row in found.rows()],
+        "errors": found.rows(),
     }
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """errors.csv; what cannot be said is empty."""
+def to_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """errors.csv; an unknown score is empty."""
     stream = io.StringIO()
-    names = [field.name for field in dataclasses.fields(Row)]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([["" if (value := getattr(row, name)) is None else value for name in names] for row in rows])
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return stream.getvalue()
 
 

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.inspector.base_model.ridge import solve
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation.target_baseline import Known, Predict, TargetModel, fit_targets
 
 _STRENGTHS = tuple(float(10**power) for power in np.arange(-2, 5.25, 0.25))
 _OUTLYING = 3.0
-"""Deviations: a fact further out counts as this far, or its square would rule all others."""
+"""Deviations at which features are clipped, so that no square dominates."""
 _PARTS = 10
 _TINY = 1e-12
 
@@ -29,12 +30,12 @@ def fit_ridge(train: Examples, val: Examples | None, seed: int) -> Predict:
 
 def learn_ridge(train: Known, val: Known | None, seed: int) -> TargetModel:
     """Ridge regression on the features and their squares."""
-    # Squares of facts that are rare would be large, and so hardly penalised, if they were not scaled again.
+    # Squares of rare features are large and would hardly be penalised without scaling again.
     first = _with_squares(train.facts)
     middle, deviation = first.mean(axis=0), first.std(axis=0)
     deviation[deviation == 0] = 1.0
 
-    def columns(facts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def columns(facts: FloatArray) -> FloatArray:
         return (_with_squares(facts) - middle) / deviation
 
     seen, values = columns(train.facts), train.values
@@ -54,21 +55,18 @@ def learn_ridge(train: Known, val: Known | None, seed: int) -> TargetModel:
 
 
 def _parts(train: Known, val: Known | None) -> NDArray[Any]:
-    """Of each training row, the part with which it is left out."""
-    of_others = val is not None and not set(val.families) & set(train.families)
-    if of_others and len(set(train.families)) > 1:
+    """The part with which each training row is left out."""
+    if val is not None and not set(val.families) & set(train.families) and len(set(train.families)) > 1:
         return train.families
     return np.arange(len(train.values)) % _PARTS
 
 
-def _all_strengths(
-    facts: NDArray[np.float64], values: NDArray[np.float64], asked: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _all_strengths(facts: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
     """Ridge regressions of every strength: [strengths, rows asked]."""
     weights, biases = solve(facts, values, _STRENGTHS)
     return np.asarray(weights @ asked.T + biases[:, None], dtype=np.float64)
 
 
-def _with_squares(facts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _with_squares(facts: FloatArray) -> FloatArray:
     near = np.clip(facts, -_OUTLYING, _OUTLYING)
     return np.concatenate([near, near**2], axis=1)

@@ -7,49 +7,49 @@ MAPE
 R2
     1 - squared errors / squared distances of the true values from their mean.
 
-All are shares, not percent. Smaller is better, for R2 greater. Rows whose truth is null do not count. What cannot be
-said (the range of a constant, a target that nobody measured) is None.
+All are shares, not percent. Smaller is better, for R2 greater. Rows without a true value do not count. A score that is
+not defined (a constant target, a target that was not measured) is None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS, RESOURCES, TARGET_OF_COLUMN
+from driple.inspector.data.array_types import FloatArray
 
 OVERALL = "all"
+_COUNTS = ("rows", "zeros", "unpredicted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Of one target; or the mean of several, each with the same weight."""
+    """Scores of one target, or the mean of several, each with the same weight."""
 
     nrmse: float | None = None
     mape: float | None = None
     r2: float | None = None
     rows: int = 0
-    """That have a true and a predicted value."""
+    """With a true and a predicted value."""
     zeros: int = 0
-    """Of these, rows whose true value is 0: not in the MAPE."""
+    """Of these, with a true value of 0: not in the MAPE."""
     unpredicted: int = 0
-    """Rows that have a true value and no predicted one."""
+    """With a true value and no predicted one: in no score."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """Of one predictor on some rows."""
+    """Scores of one predictor on some rows."""
 
     targets: dict[str, Score]
-    """By column, in the order of contracts.metrics."""
     resources: dict[str, Score]
-    """By key of the resource: means over its targets."""
+    """Means over the targets of a resource, by its key."""
     overall: Score
-    """Mean over all targets."""
 
     def rows(self) -> Iterator[tuple[str, Score]]:
         """Lines of a table: every target, every resource, and all."""
@@ -58,7 +58,7 @@ class Scores:
         yield OVERALL, self.overall
 
 
-def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64], columns: Sequence[str] = COLUMNS) -> Scores:
+def scores(truth: FloatArray, predicted: FloatArray, columns: Sequence[str] = COLUMNS) -> Scores:
     """Scores of predictions, both [n, columns] in the targets' own units; NaN where there is no value.
 
     Raises:
@@ -78,13 +78,10 @@ def scores(truth: NDArray[np.float64], predicted: NDArray[np.float64], columns: 
     return Scores(targets=by_target, resources=by_resource, overall=mean_of(found))
 
 
-def nrmse_within(
-    truth: NDArray[np.float64], predicted: NDArray[np.float64], ranges: NDArray[np.float64]
-) -> float | None:
-    """Mean over targets of RMSE / range, where ranges [T] are those of more rows than these; None without any.
+def nrmse_within(truth: FloatArray, predicted: FloatArray, ranges: FloatArray) -> float | None:
+    """Mean over targets of RMSE / range, with given ranges [T]; None without any.
 
-    For rows that decide something while training: a few of them may hardly differ in a target, and their own range
-    would let that target alone decide.
+    For validation rows: a target in which few rows hardly differ would decide alone if divided by its own range.
     """
     known = ~np.isnan(truth) & ~np.isnan(predicted)
     squares = np.where(known, predicted - truth, 0.0) ** 2
@@ -95,7 +92,7 @@ def nrmse_within(
     return float((errors / ranges[used]).mean())
 
 
-def ranges_of(*truths: NDArray[np.float64]) -> NDArray[np.float64]:
+def ranges_of(*truths: FloatArray) -> FloatArray:
     """[T]: greatest minus least value of each target over all rows; 0 where there is none."""
     rows = np.concatenate(truths)
     known = ~np.isnan(rows)
@@ -105,19 +102,13 @@ def ranges_of(*truths: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def mean_of(parts: Iterable[Score]) -> Score:
-    """The mean of several scores, each with the same weight; what is None in one does not count there."""
+    """The mean of several scores, each with the same weight, without those that are None; counts are added up."""
     kept = list(parts)
-    return Score(
-        nrmse=_mean(part.nrmse for part in kept),
-        mape=_mean(part.mape for part in kept),
-        r2=_mean(part.r2 for part in kept),
-        rows=sum(part.rows for part in kept),
-        zeros=sum(part.zeros for part in kept),
-        unpredicted=sum(part.unpredicted for part in kept),
-    )
+    means: dict[str, Any] = {name: _mean(getattr(part, name) for part in kept) for name in ("nrmse", "mape", "r2")}
+    return Score(**means, **{name: sum(getattr(part, name) for part in kept) for name in _COUNTS})
 
 
-def _score(truth: NDArray[np.float64], predicted: NDArray[np.float64]) -> Score:
+def _score(truth: FloatArray, predicted: FloatArray) -> Score:
     known = ~np.isnan(truth)
     both = known & ~np.isnan(predicted)
     true, error = truth[both], (predicted - truth)[both]

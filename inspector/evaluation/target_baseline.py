@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Examples, usable
 from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 from driple.inspector.data.workload_features import workload_feature_table
 from driple.inspector.training.threads import solver_threads
 
-Predict = Callable[[Examples], NDArray[np.float64]]
+Predict = Callable[[Examples], FloatArray]
 """Examples to [n, columns], in the targets' own units; NaN where a target could not be learned."""
-TargetModel = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+TargetModel = Callable[[FloatArray], FloatArray]
 """Scaled features [n, D] to one scaled target [n]."""
 
 
@@ -24,8 +25,8 @@ TargetModel = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 class Known:
     """The rows of one target that have a value."""
 
-    facts: NDArray[np.float64]
-    values: NDArray[np.float64]
+    facts: FloatArray
+    values: FloatArray
     families: NDArray[np.object_]
 
     def __add__(self, other: Known) -> Known:
@@ -49,7 +50,7 @@ def fit_targets(learn: Learn, train: Examples, val: Examples | None, seed: int) 
         with solver_threads(len(rows.values)):
             models[int(column)] = learn(rows, chosen_by[0] if chosen_by and len(chosen_by[0].values) else None, seed)
 
-    def predict(examples: Examples) -> NDArray[np.float64]:
+    def predict(examples: Examples) -> FloatArray:
         seen = facts.transform(workload_feature_table(examples.items))
         scaled = np.full((len(examples), len(wanted)), np.nan)
         if len(examples):
@@ -65,6 +66,6 @@ def _scaled(examples: Examples, facts: WorkloadScaler, scale: TargetScaler) -> t
     return facts.transform(workload_feature_table(examples.items)), scale.transform(examples.targets()), families
 
 
-def _known(facts: NDArray[np.float64], values: NDArray[np.float64], families: NDArray[np.object_]) -> Known:
+def _known(facts: FloatArray, values: FloatArray, families: NDArray[np.object_]) -> Known:
     there = ~np.isnan(values)
     return Known(facts[there], values[there], families[there])

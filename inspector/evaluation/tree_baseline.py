@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation.target_baseline import Known, Predict, TargetModel, fit_targets
 
 _TREES = (100, 300)
-"""Least and most: with very few, every prediction is near the mean, which few validation rows may well favour."""
+"""Least and most: with very few, every prediction is near the mean, which few validation rows may favour."""
 
 
 def fit_trees(train: Examples, val: Examples | None, seed: int) -> Predict:
@@ -33,10 +32,6 @@ def learn_trees(train: Known, val: Known | None, seed: int) -> TargetModel:
     first = grown(most, train)
     if val is None:
         return lambda facts: np.asarray(first.predict(facts))
-    errors = [_error(stage, val.values) for stage in first.staged_predict(val.facts)]
+    errors = [np.mean((stage - val.values) ** 2) for stage in first.staged_predict(val.facts)]
     again = grown(least + int(np.argmin(errors[least - 1 :])), train + val)
     return lambda facts: np.asarray(again.predict(facts))
-
-
-def _error(predicted: NDArray[np.float64], true: NDArray[np.float64]) -> float:
-    return float(((predicted - true) ** 2).mean())

@@ -25,13 +25,12 @@ from driple.inspector.network.graph_network import Network
 
 BASE = "base"
 """Prefix of the arrays of base models; those of networks begin with the number of the network."""
+_UNCHANGED = (
+    *("setting", "role", "split", "seed", "provenance", "dataset_sha256", "transferred_from", "training", "versions"),
+)
+"""Fields of an inspector that are stored as they are."""
 _NUMBERS = re.compile(r"\[\n\s*(-?\d[^\[\]{}\"]*?)\n\s*\]")
 """A list of numbers over several lines; raw line ends are never inside a JSON string."""
-
-
-def folder_of(output: Path, setting: str, role: str) -> Path:
-    """The folder of the inspector of a setting and role."""
-    return output / layout.folder_name(setting, role)
 
 
 def save(folder: Path, inspector: InspectorModel) -> None:
@@ -88,7 +87,7 @@ def _plain(inspector: InspectorModel, plains: Any, weights: str, digest: str) ->
         "networks": len(inspector.networks),
         "layer_split": inspector.networks[0].split,
     }
-    values |= {name: to_plain(getattr(inspector, name)) for name in layout.KEYS if name not in values}
+    values |= {name: to_plain(getattr(inspector, name)) for name in ("calibration", *_UNCHANGED)}
     return {name: values[name] for name in layout.KEYS}
 
 
@@ -101,24 +100,21 @@ def _decode(folder: Path, value: Mapping[str, Any], device: str) -> InspectorMod
     if list(preparation.targets.columns) != value["targets"]:
         raise BadInput("targets: not those of its scalers; train it again")
     tensors = _tensors(folder, value)
-    networks = _networks(tensors, value, config, preparation, device)
+    networks: list[Any] = []
+    for number in range(value["networks"]):
+        network = new_network(config, preparation, value["layer_split"])
+        own = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.partition(".")[0] == str(number)}
+        fill(network, own, f"its weights {value['weights']}")
+        networks.append(network.to(device).eval())
     arrays = {name: tensor.numpy() for name, tensor in tensors.items() if name.startswith(f"{BASE}.")}
     calibration = value["calibration"]
     return InspectorModel(
-        setting=value["setting"],
-        role=value["role"],
-        split=value["split"],
-        seed=value["seed"],
         config=config,
         preparation=preparation,
-        networks=networks,
+        networks=tuple(networks),
         plains=_base_models(join(value["plains"], BASE, arrays), len(networks), config, preparation),
-        provenance=value["provenance"],
-        dataset_sha256=value["dataset_sha256"],
-        calibration=None if calibration is None else tuple(float(one) for one in calibration),
-        transferred_from=value["transferred_from"],
-        training=value["training"],
-        versions=value["versions"],
+        calibration=None if calibration is None else tuple(map(float, calibration)),
+        **{name: value[name] for name in _UNCHANGED},
     )
 
 
@@ -162,22 +158,6 @@ def _tensors(folder: Path, value: Mapping[str, Any]) -> dict[str, Any]:
     return tensors
 
 
-def _networks(
-    tensors: Mapping[str, Any],
-    value: Mapping[str, Any],
-    config: InspectorConfig,
-    preparation: Preparation,
-    device: str,
-) -> tuple[Any, ...]:
-    networks = []
-    for number in range(value["networks"]):
-        network = new_network(config, preparation, split=value["layer_split"])
-        own = {key.partition(".")[2]: tensor for key, tensor in tensors.items() if key.partition(".")[0] == str(number)}
-        fill(network, own, f"its weights {value['weights']}")
-        networks.append(network.to(device).eval())
-    return tuple(networks)
-
-
 def new_network(config: InspectorConfig, preparation: Preparation, split: float | None = None) -> Any:
     """A network for these inputs and targets, with initial weights."""
     outputs = len(preparation.targets.columns)
@@ -186,11 +166,7 @@ def new_network(config: InspectorConfig, preparation: Preparation, split: float 
 
 
 def fill(network: Any, state: Mapping[str, Any], what: str) -> None:
-    """Loads weights into a network, strictly.
-
-    Raises:
-        BadInput: a weight is missing, unknown or of another shape.
-    """
+    """Loads weights into a network; raises BadInput if one is missing, unknown or of another shape."""
     wanted = network.state_dict()
     for name in sorted(wanted.keys() | state.keys()):
         if name not in state or name not in wanted:

@@ -1,26 +1,25 @@
-"""Inspector: networks and all that they need to be asked, of one setting and role."""
+"""InspectorModel: the networks of one setting and role, with everything that a prediction needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.inspector.base_model.stacked_regressor import BaseModel
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples, Graph, unmeasured
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.threads import suited, torch_threads
 
-FloatArray: TypeAlias = NDArray[np.float64]
 AT_ONCE = 64
 _NO_LIMIT = 1e6
-"""Networks that are all at the limit of what is said do not agree for that."""
+"""Without a limit, networks that are all at the limit of predictions do not seem to agree."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,7 +29,6 @@ class InspectorModel:
     setting: str
     role: str
     split: str
-    """By which its training rows were chosen."""
     seed: int
     config: InspectorConfig
     preparation: Preparation
@@ -38,7 +36,7 @@ class InspectorModel:
     plains: tuple[BaseModel, ...] | None = field(repr=False)
     """The base model that each network corrects; None where there is none."""
     provenance: str
-    """Of its training rows: `measured`, `simulated` or `published`."""
+    """`measured`, `simulated` or `published` training rows."""
     dataset_sha256: str
     calibration: tuple[float, ...] | None = None
     """[columns]: factor of the networks' spread, so that it covers two thirds of the validation rows."""
@@ -49,22 +47,17 @@ class InspectorModel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The targets that it predicts, whatever the table of this release has."""
+        """The targets that it predicts."""
         return self.preparation.targets.columns
 
     def predict(
         self, examples: Examples | Sequence[Example], execution: str = "auto", *, judged: bool = False
     ) -> tuple[FloatArray, FloatArray | None]:
-        """The metrics of workloads.
+        """Values [n, columns] in the targets' own units, and their spread.
 
-        Args:
-            examples: these.
-            execution: how neighbours are summed.
-            judged: for an evaluation; the source of a transfer then predicts its training jobs out of fold.
-
-        Returns:
-            Values [n, columns] in the targets' own units, NaN where training had too few values of a target; and
-            their spread, about one standard deviation, or None with a single network.
+        A value is NaN where training had too few values of its target. The spread is about one standard deviation, or
+        None with a single network. `judged` is for an evaluation: the source of a transfer then predicts its training
+        jobs out of fold.
         """
         if not len(examples):
             return np.zeros((0, len(self.columns))), None
@@ -76,12 +69,7 @@ class InspectorModel:
         return values, spread
 
     def predict_one(self, graph: Graph, workload: Mapping[str, Any]) -> tuple[FloatArray, FloatArray | None]:
-        """The metrics [columns] of one workload that has never run, and their spread.
-
-        Args:
-            graph: of its worker (`pipeline.graph.read_graph`).
-            workload: what is known of it: `batch_size`, `optimiser`, `update`, ...; see examples.WORKLOAD.
-        """
+        """The targets [columns] of one workload (keys as examples.WORKLOAD) with this graph, and their spread."""
         values, spread = self.predict([unmeasured(graph, workload)])
         return values[0], None if spread is None else spread[0]
 

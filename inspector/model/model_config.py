@@ -32,18 +32,17 @@ class NetworkConfig:
     layer: str = "gin"
     """Message-passing layer."""
     gru: str = "state"
-    """A recurrent cell after each layer: `off`; `message`, as published, where the layer's output is the cell's hidden
-    state, so that the node's own state has no way past; or `state`, where the node's state is."""
+    """A recurrent cell after each layer, see gru.py: `off`; `message`, as published; or `state`."""
     depth: str = "3"
     """Number of layers: a number, or a function of the number of nodes N, see depth.py."""
     shared: bool = False
-    """All layers after the first have the same weights. A depth that depends on N needs it."""
+    """All layers after the first share weights; required if the depth depends on N."""
     jump: bool = True
-    """The readout sees the states after every layer, and those before the first, not only after the last."""
+    """The readout receives the states before the first and after every layer, not only after the last."""
     readout: str = "cost"
     """From the nodes' states to one vector."""
     readout_steps: str = "N"
-    """Steps of set2set: as for depth."""
+    """Steps of set2set, as depth."""
     hidden: int = 32
     """Size of a node's state."""
     mlp_layers: int = 2
@@ -63,16 +62,16 @@ class NetworkConfig:
     """Share of the MLP's hidden units that are dropped in training."""
 
     def __post_init__(self) -> None:
-        _one_of("layer", self.layer, tuple(LAYERS))
-        _one_of("gru", self.gru, GRUS)
-        _one_of("readout", self.readout, tuple(READOUTS))
-        _one_of("output", self.output, ("linear", "leaky"))
-        _one_of("start", self.start, STARTS)
+        one_of("layer", self.layer, tuple(LAYERS))
+        one_of("gru", self.gru, GRUS)
+        one_of("readout", self.readout, tuple(READOUTS))
+        one_of("output", self.output, ("linear", "leaky"))
+        one_of("start", self.start, STARTS)
         for name, most in (("hidden", MOST_HIDDEN), ("mlp_layers", MOST_LAYERS)):
             if not 1 <= getattr(self, name) <= most:
                 raise BadInput(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
         for name in ("depth", "readout_steps"):
-            depth(getattr(self, name), 1, name)  # raises for one that is none
+            depth(getattr(self, name), 1, name)  # raises if it is not valid
         if not 0 < self.most_added < math.inf:
             raise BadInput(f"most_added: expected a number more than 0, got {self.most_added}")
         if not 0 <= self.dropout < 1:
@@ -104,7 +103,7 @@ class TrainingConfig:
     """Largest norm of the gradient; 0 for none."""
 
     def __post_init__(self) -> None:
-        _one_of("watch", self.watch, ("nrmse", "loss"))
+        one_of("watch", self.watch, ("nrmse", "loss"))
         for name in ("batch_size", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise BadInput(f"{name}: expected at least 1, got {getattr(self, name)}")
@@ -135,14 +134,15 @@ class InspectorConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
-        _one_of("features", self.features, FEATURE_KINDS)
-        _one_of("feature_scale", self.feature_scale, FEATURE_SCALES)
-        _one_of("target_scale", self.target_scale, TARGET_SCALES)
+        one_of("features", self.features, FEATURE_KINDS)
+        one_of("feature_scale", self.feature_scale, FEATURE_SCALES)
+        one_of("target_scale", self.target_scale, TARGET_SCALES)
         if self.ensemble < 1:
             raise BadInput(f"ensemble: expected at least 1, got {self.ensemble}")
 
 
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raises UnknownName for a value that is not known."""
     if value not in known:
         raise UnknownName(name, value, known)
 
@@ -186,17 +186,13 @@ PRESETS: dict[str, InspectorConfig] = {
 
 
 def preset(name: str) -> InspectorConfig:
-    """A preset by its name.
-
-    Raises:
-        UnknownName: there is none of that name.
-    """
-    _one_of("preset", name, tuple(PRESETS))
+    """A preset by its name; raises UnknownName if there is none."""
+    one_of("preset", name, tuple(PRESETS))
     return PRESETS[name]
 
 
 def changed(config: InspectorConfig, **choices: object) -> InspectorConfig:
-    """The config with some choices made otherwise, wherever in it they belong; None leaves a choice as it is."""
+    """The config with other values for some fields, also those of its parts; None leaves a field as it is."""
     parts: dict[str, object] = {}
     wanted = {name: value for name, value in choices.items() if value is not None}
     for part in ("network", "training"):

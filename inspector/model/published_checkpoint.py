@@ -1,9 +1,6 @@
-"""The checkpoint that the authors of Driple published, as a module, and as a start for networks of the preset `paper`.
+"""The checkpoint that the authors of Driple published, as initial weights for networks of the preset `paper`.
 
-    model = load_checkpoint(path)
-    shares = model(features, adjacency)      # [B, N, 3], [B, N, N] -> [B, 12], features and answer in their order
-
-Its answers are shares of the largest value in the authors' training data, which they did not save.
+Its outputs are shares of the largest value in the authors' training data, which they did not save.
 """
 
 from __future__ import annotations
@@ -15,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import PUBLISHED_COLUMNS, PUBLISHED_INDEX
 from driple.inspector.model.model_config import PRESETS
-from driple.inspector.network.batching.dense import DenseGraphs
 from driple.inspector.network.graph_network import Network
 
 FEATURES = 3
@@ -42,51 +38,20 @@ OUR_NAME = {
     for theirs, (ours, leaves) in _PARTS.items()
     for their_leaf, our_leaf in leaves.items()
 }
-# How torch's restricted reader names what it will not call.
+# The message of torch's restricted reader names what it does not call.
 _FOREIGN = re.compile(r"GLOBAL ([\w.]*\w)")
-# Ours are frequency, bytes, ops (pipeline.graph.FEATURES); theirs bytes, ops, frequency. Of ours, its place in theirs.
+# Place of our features (frequency, bytes, ops) in theirs (bytes, ops, frequency).
 _THEIR_FEATURE = (2, 0, 1)
 
 
-class PublishedInspector(nn.Module):  # type: ignore[misc]
-    """Features [B, N, 3] (bytes, ops, frequency; raw) and adjacency [B, N, N] to [B, 12] in the published order."""
+def to_network_state(path: Path) -> dict[str, Tensor]:
+    """Weights for `Network(PRESETS["paper"].network, 3, 0)` with features and targets in our order.
 
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, features: Tensor, adjacency: Tensor) -> Tensor:
-        batch, nodes, _ = features.shape
-        return self.network(DenseGraphs(features, adjacency, [nodes] * batch), None)
-
-
-def load_checkpoint(path: Path | str) -> PublishedInspector:
-    """The published inspector, ready to be asked.
+    Their recurrent cell receives the features, padded with zeros, where it later receives the state. So the first
+    channels of every state change places with the features.
 
     Raises:
-        BadInput: the file cannot be read, wants to run code, or is another checkpoint; one line.
-    """
-    network = Network(CONFIG, FEATURES, 0, len(PUBLISHED_COLUMNS))
-    network.load_state_dict(_read(Path(path)), strict=True)
-    inspector = PublishedInspector(network)
-    inspector.eval()
-    return inspector
-
-
-def to_network_state(path: Path | str) -> dict[str, Tensor]:
-    """Weights for `Network(PRESETS["paper"].network, 3, 0)` whose features and targets stand in our order.
-
-    Raises:
-        BadInput: as `load_checkpoint`.
-    """
-    return _reordered(_read(Path(path)))
-
-
-def _reordered(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same function of features in our order, with answers in our order.
-
-    Their recurrent cell sees the features, filled up with zeros, where it later sees the state. So features cannot
-    change places alone: the first channels of every state change places with them, through the whole network.
+        BadInput: as `read_weights`.
     """
     hidden = CONFIG.hidden
     channels = torch.tensor([*_THEIR_FEATURE, *range(FEATURES, hidden)])
@@ -96,7 +61,7 @@ def _reordered(state: dict[str, Tensor]) -> dict[str, Tensor]:
         **{parts * hidden: torch.cat([channels + part * hidden for part in range(parts)]) for parts in (2, 3, 4)},
     }
     moved = {}
-    for name, weight in state.items():
+    for name, weight in read_weights(path).items():
         after = weight
         within_mlp = name.startswith("mlp.")
         for axis, size in enumerate(weight.shape):
@@ -108,8 +73,12 @@ def _reordered(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return moved
 
 
-def _read(path: Path) -> dict[str, Tensor]:
-    """The file's weights under our names, each of the right shape."""
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of the file under our names, in the authors' order of features and targets.
+
+    Raises:
+        BadInput: the file cannot be read, wants to run code, or is another checkpoint; one line.
+    """
     state = _load(path)
     if not (isinstance(state, dict) and state and all(isinstance(item, Tensor) for item in state.values())):
         raise BadInput(f"{path}: not a published checkpoint: expected weights by name, got {type(state).__name__}")
@@ -154,5 +123,5 @@ def _load(path: Path) -> Any:
                 f"{path}: refused: it asks to run {shown(wants[1])}, and a checkpoint has weights alone"
             ) from None
         raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short") from None
-    except Exception as error:  # whatever a broken pickle or zip makes torch stumble over, the file is at fault
+    except Exception as error:  # torch raises many kinds for a broken pickle or zip
         raise BadInput(f"{path}: not a file that torch.save wrote, or one cut short ({type(error).__name__})") from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from driple.contracts.errors import BadInput, nearest
 from driple.contracts.formats.inspector import FILE, folder_name
@@ -14,8 +14,7 @@ from driple.contracts.installed_data import installed_data
 HERE = Path("inspectors")
 
 
-@dataclass(frozen=True)
-class StoredInspector:
+class StoredInspector(NamedTuple):
     """The folder of an inspector, with its setting and role."""
 
     folder: Path
@@ -49,7 +48,7 @@ def find(inspectors: str | Path | None, setting: str, role: str) -> Path:
         role: its role.
 
     Raises:
-        BadInput: there is none; the message lists the others and says how to train one.
+        BadInput: there is none; the message lists the others and the command to train one.
     """
     installed = installed_data(HERE.name) if inspectors is None else None
     folders = [HERE if inspectors is None else Path(inspectors), *([] if installed is None else [installed])]

@@ -1,6 +1,6 @@
-"""The workloads that an inspector learned from, in a small file beside it: `training-rows.json`.
+"""The training workloads of an inspector, in `training-rows.json` beside it.
 
-It says of which training it is, so that an old one beside a new inspector is known for what it is and not used.
+The file identifies its training, so that an old file beside a new inspector is not used.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.inspector import ROWS_FILE, ROWS_SCHEMA, ROWS_VERSION
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.run_dir import replacing
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
 
@@ -28,59 +28,57 @@ FIGURES = 6
 
 @dataclass(frozen=True)
 class Row:
-    """A workload that was learned from."""
+    """A training workload."""
 
     label: str
     family: str | None
     facts: tuple[float | None, ...]
-    """In the order of the file's `facts`, not scaled."""
+    """Features in the order of the file's `facts`, not scaled."""
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The workloads of one training."""
+    """The workloads of one training, and the names of their features (`facts`)."""
 
     dataset_sha256: str
     split: str
     role: str
     facts: tuple[str, ...]
-    """Names."""
     rows: tuple[Row, ...]
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise BadInput("no training rows")
         if any(len(row.facts) != len(self.facts) for row in self.rows):
-            raise BadInput("a row with another number of facts")
+            raise BadInput("a row with another number of features")
 
     @classmethod
     def of(cls, examples: Examples, split: str) -> TrainingRows:
-        """The training side of a dataset."""
         rows = tuple(
             Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
             for item in examples.side(split, "train").items
         )
         return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows)
 
-    def table(self) -> NDArray[np.float64]:
+    def table(self) -> FloatArray:
         """[n, len(WORKLOAD_FEATURES)], NaN where unknown."""
         found = np.full((len(self.rows), len(WORKLOAD_FEATURES)), np.nan)
         for place, name in enumerate(self.facts):
-            if name in WORKLOAD_FEATURES:  # a release before or after knew other facts
+            if name in WORKLOAD_FEATURES:  # another release may have other features
                 values = [row.facts[place] for row in self.rows]
                 found[:, WORKLOAD_FEATURES.index(name)] = [math.nan if value is None else value for value in values]
         return found
 
 
 def label_of(example: Example) -> str:
-    """Short and readable: what `workload_label` says, or of a published row its name."""
+    """The `workload_label`, or the name of a published row."""
     if example.workload.get("model") is None and example.run_ids:
         return example.run_ids[0]
     return workload_label(example.workload)
 
 
 def workload_label(workload: Mapping[str, Any]) -> str:
-    """`resnet56 b64 s32 momentum sync`; what is unknown is left out."""
+    """`resnet56 b64 s32 momentum sync`, without unknown values."""
     size = workload.get("image_size") or workload.get("sequence_length")
     width = workload.get("width")
     parts = [
@@ -95,7 +93,7 @@ def workload_label(workload: Mapping[str, Any]) -> str:
 
 
 def save_rows(folder: Path, rows: TrainingRows) -> None:
-    """Puts the rows beside an inspector, a line each."""
+    """Writes the rows beside an inspector, a line each."""
     head = {"schema": ROWS_SCHEMA, "schema_version": ROWS_VERSION, **to_plain(rows)}
     lines = head.pop("rows")
     with replacing(folder / ROWS_FILE) as stream:
@@ -122,9 +120,7 @@ def load_rows(folder: Path, *, dataset_sha256: str, split: str, role: str) -> Tr
 def _decode(value: Any) -> TrainingRows | None:
     if not isinstance(value, dict) or value.pop("schema", None) != ROWS_SCHEMA:
         raise BadInput("not the training rows of an inspector")
-    if value.pop("schema_version", None) != ROWS_VERSION:
-        return None
-    return from_plain(TrainingRows, value)
+    return from_plain(TrainingRows, value) if value.pop("schema_version", None) == ROWS_VERSION else None
 
 
 def _short(value: float) -> float | None:

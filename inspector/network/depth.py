@@ -1,4 +1,4 @@
-"""Numbers of steps: a number, or a function of the number of nodes, rounded down, at least 1."""
+"""Depths: a number, or a function of the number of nodes, rounded down, at least 1."""
 
 from __future__ import annotations
 
@@ -24,15 +24,10 @@ MOST = 1000
 
 
 def depth(policy: str, nodes: int, name: str = "depth") -> int:
-    """Steps for a graph of so many nodes.
-
-    Args:
-        policy: a number, or how it depends on the number of nodes.
-        nodes: of the graph.
-        name: what an error calls it.
+    """Steps for a graph with this number of nodes.
 
     Raises:
-        BadInput: the policy is neither a whole number of 1 or more nor one of POLICIES.
+        BadInput: the policy (`name` in the message) is neither a whole number of 1 or more nor one of POLICIES.
     """
     text = policy.replace(" ", "")
     if text in POLICIES:

@@ -1,13 +1,10 @@
 """The graph network: features of nodes -> layers -> readout -> MLP -> targets.
 
-    network = Network(config, node_features=3, facts=0)
-    predicted = network(dense(features, edges), None)          # [B, outputs]
-
-It also runs in stages, so that what does not change is computed once:
+It also runs in stages, so that a frozen part is computed once:
 
     state = network.encode(graphs, stop=0.5)                   # the first half of each graph's layers
     state = network.encode(graphs, state, start=0.5)           # the rest
-    predicted = network.head(graphs, state, facts)             # readout, MLP
+    predicted = network.head(graphs, state, facts)             # readout, MLP: [B, outputs]
 """
 
 from __future__ import annotations
@@ -45,33 +42,30 @@ class Network(nn.Module):  # type: ignore[misc]
 
         Args:
             config: every choice.
-            node_features: of each node.
-            facts: of each workload, used if the config says so; base predictions are the last of them.
+            node_features: features of each node.
+            facts: features of each workload; base predictions are the last of them.
             outputs: targets.
-            split: share of each graph's layers after which the rest have weights of their own, though the config may
-                say that they are shared. Transfer needs it, to tune the rest apart.
+            split: share of each graph's layers after which the rest have weights of their own, also if layers share
+                weights. Transfer tunes the rest separately.
 
         Raises:
-            BadInput: a depth, number of steps or split that cannot be.
+            BadInput: an invalid depth, number of steps or split.
         """
         super().__init__()
         if split is not None and not 0 < split < 1:
             raise BadInput(f"split: expected a share between 0 and 1, got {split}")
         if config.plain and facts < outputs:
             raise BadInput(f"a base model has {outputs} targets, and there are only {facts} features")
-        self.config = config
-        self.node_features = node_features
-        self.facts = facts
-        self.outputs = outputs
-        self.split = split
+        self.config, self.split = config, split
+        self.node_features, self.facts, self.outputs = node_features, facts, outputs
         hidden = config.hidden
         self._fixed = fixed = None if depends_on_graph(config.depth) else depth(config.depth, 1)
-        # The first layer takes features as they are if nothing else needs them as wide as a state.
+        # Features need a projection only where they must be as wide as a state.
         as_given = config.gru != "state" and not config.jump and (config.gru == "off" or node_features <= hidden)
         self.project = None if as_given else nn.Linear(node_features, hidden)
         self.layers = nn.ModuleList(layer(config.layer, *size) for size in self._sizes(fixed))
         self.cell = None if config.gru == "off" else StateCell(config.gru, hidden)
-        # Only where some graph has layers after the split: weights that are never used would only look trained.
+        # Only where some graph has layers after the split: unused weights would look trained.
         splits = split is not None and (fixed is None or _layers_before(fixed, split) < fixed)
         self.late_layer = layer(config.layer, hidden, hidden) if splits and config.shared else None
         self.late_cell = StateCell(config.gru, hidden) if splits and self.cell is not None else None
@@ -89,7 +83,7 @@ class Network(nn.Module):  # type: ignore[misc]
             self.register_buffer("doubt", torch.ones(outputs))
 
     def _sizes(self, fixed: int | None) -> list[tuple[int, int]]:
-        """Inputs and outputs of the layers that have weights of their own."""
+        """Inputs and outputs of the layers that do not share weights."""
         hidden = self.config.hidden
         if self.project is None:
             others = (0 if fixed == 1 else 1) if self.config.shared else (fixed or 1) - 1
@@ -112,15 +106,8 @@ class Network(nn.Module):  # type: ignore[misc]
     def encode(self, graphs: Graphs, state: Tensor | None = None, start: float = 0.0, stop: float = 1.0) -> Tensor:
         """States after the layers between two shares of each graph's depth.
 
-        Args:
-            graphs: the batch.
-            state: what `encode` gave up to `start`; None at the start.
-            start: share of the layers that `state` is after.
-            stop: share of the layers that the answer is after.
-
-        Returns:
-            [..., hidden]; with jumps all states so far, one beside the other. Before the first layer the features, as
-            projected if they are.
+        `state` is the result of `encode` up to `start`; None at the start. The result is [..., hidden]; with jumps, all
+        states so far side by side.
         """
         if state is None:
             state = graphs.features if self.project is None else self.project(graphs.features)
@@ -130,7 +117,7 @@ class Network(nn.Module):  # type: ignore[misc]
         begin = [_layers_before(self.layers_of(nodes), start) for nodes in graphs.counts]
         end = [_layers_before(self.layers_of(nodes), stop) for nodes in graphs.counts]
         late = self.split is not None and start >= self.split
-        first = begin[0]  # the same in all, if layers differ; and either all begin at 0 or none does
+        first = begin[0]  # the same in all if layers differ; and either all begin at 0 or none does
 
         def layer_at(step: int) -> nn.Module:
             if late and self.late_layer is not None:
@@ -155,7 +142,7 @@ class Network(nn.Module):  # type: ignore[misc]
         return self.answer(self.readout(graphs, state), facts)
 
     def answer(self, read: Tensor, facts: Tensor | None = None) -> Tensor:
-        """Targets from what the readout gave."""
+        """Targets from the result of the readout."""
         x = read
         if self.config.facts and self.facts:
             x = torch.cat([x, facts], dim=-1)
@@ -172,15 +159,12 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 def _layers_before(layers: int, share: float) -> int:
-    """Layers in the first `share` of so many, rounded up; a whisker below is rounding error of the product.
-
-    However small the share, the first layer is in it: it is the one that takes features.
-    """
+    """Layers in the first `share`, rounded up; at least the first, which takes the features."""
     return max(1, math.ceil(layers * share - 1e-9)) if share > 0 else 0
 
 
 def _draw_as_published(mlp: nn.ModuleList) -> None:
-    """The published start of the MLP: near zero. Their other first weights are the same as the usual ones here."""
+    """The published initialisation of the MLP, near zero; that of the other parts is the usual one."""
     for linear in mlp:
         nn.init.xavier_uniform_(linear.weight, gain=1 / linear.in_features)
         nn.init.zeros_(linear.bias)

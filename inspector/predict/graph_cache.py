@@ -41,7 +41,7 @@ class GraphRequest:
 
     @property
     def key(self) -> str:
-        """The same for what has the same graph.
+        """Equal for equal graphs.
 
         The kind of GPU and the network do not change a graph. The number of servers changes which server holds which
         variable, and so the bytes of the busiest one. The number of workers changes the graph of an all-reduce only.
@@ -50,18 +50,17 @@ class GraphRequest:
         servers, workers = self.setting.servers, self.setting.workers
         setting = {"gpu": self.setting.device != CPU, "servers": servers, "workers": None if servers else workers}
         workload = to_plain(self.workload)
-        if self.code is not None:  # its hash is in the workload; where it lies says nothing
+        if self.code is not None:  # its hash is in the workload; its path does not matter
             workload["model"] = self.workload.model.rpartition(":")[2]
         return content_hash({"workload": workload, "setting": setting, "made_by": made_by}, KEY_VERSION, digits=20)
 
     @property
     def file_name(self) -> str:
-        """Readable in front."""
         readable = "".join(c if c.isalnum() or c in "._-" else "_" for c in self.workload.label)[:80]
         return f"{readable}-{self.key}.parquet"
 
     def command(self, out: Path) -> list[str]:
-        """What makes it."""
+        """The command that builds it."""
         workload = self.workload
         size = workload.image_size or workload.sequence_length
         return [
@@ -74,32 +73,27 @@ class GraphRequest:
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where graphs are kept."""
+    """The folder of the cache."""
     base = environment.get("XDG_CACHE_HOME", "")
-    # A relative one is invalid and to be ignored, says the XDG base directory specification.
+    # The XDG specification: a relative path is ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "driple" / "graphs"  # noqa: PTH117
 
 
 def cached_graphs(
     wanted: Iterable[GraphRequest], folder: Path, say: Say, *, fresh: bool = False
 ) -> dict[GraphRequest, OpGraph]:
-    """The graphs: from the cache, stored with driple, or built now with TensorFlow.
-
-    Args:
-        wanted: which; several may be the same.
-        folder: the cache.
-        say: told of what takes long.
-        fresh: make them anew, whatever the cache has.
+    """The graphs: from the cache, stored with driple, or built now with TensorFlow (`fresh`: always built).
 
     Raises:
-        BadInput: TensorFlow is not installed, or what was asked for cannot be built; one line.
-        RunFailed: it failed otherwise.
+        BadInput: TensorFlow is not installed, or a model cannot be built; one line.
+        RunFailed: building failed otherwise.
     """
     every = list(dict.fromkeys(wanted))
     found: dict[GraphRequest, OpGraph] = {}
     if not fresh:
         found = {one: graph for one in every if (graph := _kept(folder / one.file_name)) is not None}
-        found |= {one: graph for one in every if one not in found and (graph := _stored(one)) is not None}
+        others = [one for one in every if one not in found and one.code is None]
+        found |= {one: graph for one in others if (graph := stored_graph(one.workload, one.setting)) is not None}
     missing = {one.key: one for one in every if one not in found}
     if missing:
         made = _make(missing, folder, say)
@@ -107,13 +101,8 @@ def cached_graphs(
     return found
 
 
-def _stored(wanted: GraphRequest) -> OpGraph | None:
-    """A graph of the zoo that is installed with driple; None where there is none."""
-    return None if wanted.code is not None else stored_graph(wanted.workload, wanted.setting)
-
-
 def _kept(path: Path) -> OpGraph | None:
-    with suppress(BadInput):  # none, or a damaged one: it is made again
+    with suppress(BadInput):  # missing or damaged: it is built again
         return read_graph(path)
     return None
 
@@ -130,25 +119,21 @@ def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say) -> dict[s
 
 
 def _make_one(wanted: GraphRequest, folder: Path, say: Say) -> OpGraph:
+    keep = True
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=".making-", dir=folder))
-        keep = True
+        beside = tempfile.TemporaryDirectory(prefix=".making-", dir=folder, ignore_cleanup_errors=True)
     except OSError as error:
         say(f"{folder}: {error.strerror}; the graph is not kept")
-        beside = Path(tempfile.mkdtemp(prefix="driple-"))
+        beside = tempfile.TemporaryDirectory(prefix="driple-", ignore_cleanup_errors=True)
         keep = False
-    out = beside / wanted.file_name
-    try:
+    with beside:
+        out = Path(beside.name) / wanted.file_name
         _run(wanted, out)
         graph = read_graph(out)
         if keep:
             out.replace(folder / out.name)
         return graph
-    finally:
-        with suppress(OSError):
-            out.unlink(missing_ok=True)
-            beside.rmdir()
 
 
 def _run(wanted: GraphRequest, out: Path) -> None:

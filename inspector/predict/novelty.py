@@ -10,46 +10,43 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example
 from driple.inspector.data.scaling import WorkloadScaler
-from driple.inspector.data.workload_features import DECLARED_FEATURES, WORKLOAD_FEATURES, workload_features
+from driple.inspector.data.workload_features import DECLARED_FEATURES, SIZES, WORKLOAD_FEATURES, workload_features
 from driple.inspector.model.training_rows import TrainingRows
 
-FloatArray: TypeAlias = NDArray[np.float64]
-
 LIKE, EDGE, FAR = VERDICTS = ("like", "edge", "far")
-# Shares of the training rows: so many lie no farther from the nearest row of another family.
+# Quantiles of the distances of training rows to the nearest row of another family.
 FAMILY_SHARES = (0.25, 0.9)
-# Where no families are known: from the nearest other row, which is nearer.
+# Where families are unknown: to the nearest other row, which is nearer.
 ROW_SHARES = (0.75, 0.95)
 BEYOND = (1.0, 3.0)
-"""One fact of these so many deviations outside the training range makes a workload at least `edge`, or `far`."""
+"""Deviations by which one feature of ALONE outside the training range makes a workload at least `edge`, or `far`."""
 ALONE = frozenset({*DECLARED_FEATURES, "log_ops", "log_edges", "log_levels", "log_kilobytes", "log_megaflops"})
-"""Not facts of one class of ops: where a class is rare, a second op of it is many deviations."""
+"""Without features of one class of ops: where a class is rare, a second op of it is many deviations."""
 NEAREST = 3
-"""Training models that are named."""
+"""Training models in a report."""
 _ROUNDING = 1e-4
-"""Rows are kept with six figures."""
+"""Features are stored with six figures."""
 
 
 @dataclass(frozen=True)
 class OutOfRange:
-    """A fact beyond all that training had."""
+    """A feature outside its training range."""
 
     fact: str
     value: float
     least: float
     greatest: float
     deviations: float | None
-    """Beyond the nearer end; None where training had one value only, so that the inspector does not look at it."""
+    """Beyond the nearer end; None for a feature that is constant in training, and so not used by the inspector."""
 
     def __str__(self) -> str:
-        """In a person's words: `batch size 512 (training: 4 to 64)`."""
+        """`batch size 512 (training: 4 to 64)`."""
         value, least, greatest = (_shown(self.fact, one) for one in (self.value, self.least, self.greatest))
         name = self.fact.removeprefix("log_").removeprefix("is_").replace("_", " ")
         return f"{name} {value} (training: {least if least == greatest else f'{least} to {greatest}'})"
@@ -57,7 +54,7 @@ class OutOfRange:
 
 @dataclass(frozen=True)
 class Novelty:
-    """Where a workload lies."""
+    """The position of a workload relative to the training workloads."""
 
     verdict: str
     """`like` the training data, at its `edge`, or `far` outside."""
@@ -72,12 +69,7 @@ class Novelty:
 
 
 class TrainingRegion:
-    """Training rows as points.
-
-    Args:
-        rows: of the training.
-        scale: of the inspector's facts.
-    """
+    """Training rows as points, scaled as the inspector scales features."""
 
     def __init__(self, rows: TrainingRows, scale: WorkloadScaler) -> None:
         self.rows = rows.rows
@@ -91,7 +83,6 @@ class TrainingRegion:
         return len(self.rows)
 
     def novelty_of(self, example: Example) -> Novelty:
-        """Where a workload lies among them."""
         facts = workload_features(example)
         distances = _distances(self._scaled(facts[None]), self._points)[0]
         nearest: dict[str, tuple[str, float]] = {}
@@ -122,7 +113,7 @@ class TrainingRegion:
         other = np.array([[one != another for another in names] for one in names])
         apart = np.where(other, _distances(self._points, self._points), np.inf).min(axis=1)
         apart = apart[np.isfinite(apart)]
-        if not len(apart):  # a single row: nothing but itself is like it
+        if not len(apart):  # a single row
             return 0.0, 0.0
         like, edge = np.quantile(apart, FAMILY_SHARES if known else ROW_SHARES)
         return float(like), float(edge)
@@ -152,7 +143,7 @@ def _level_of_fact(one: OutOfRange) -> int:
 
 
 def _distances(some: FloatArray, others: FloatArray) -> FloatArray:
-    """[n, m]: root mean square over the facts that both know; infinite where they share none."""
+    """[n, m]: root mean square over the features that both have; infinite where they share none."""
     apart = some[:, None] - others[None]
     known = ~np.isnan(apart)
     count = known.sum(axis=2)
@@ -160,14 +151,11 @@ def _distances(some: FloatArray, others: FloatArray) -> FloatArray:
     return np.where(count > 0, np.sqrt(squares / np.maximum(count, 1)), np.inf)
 
 
-_SIZES = ("log_batch_size", "log_image_size", "log_sequence_length", "log_width", "log_network_rate_mbit")
-
-
 def _shown(fact: str, value: float) -> str:
-    """A fact's value before its logarithm was taken."""
+    """The value of a feature before its logarithm."""
     if fact.startswith(("is_", "has_")):
         return "yes" if value else "no"
     if fact.startswith("log_"):
-        value = math.exp(value) if fact in _SIZES else math.expm1(value)
+        value = math.exp(value) if fact.removeprefix("log_") in SIZES else math.expm1(value)
     whole = abs(value) >= 100 or abs(value - round(value)) < 0.01
     return f"{round(value):d}" if whole else f"{value:.3g}"

@@ -1,10 +1,8 @@
-"""Numbers as people read them: three figures, and a unit that fits."""
+"""Numbers for people: three figures, and a unit that fits."""
 
 from __future__ import annotations
 
 import math
-
-from driple.contracts.metrics import Target
 
 _UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1.0, "s"), (1e-3, "ms")),
@@ -15,7 +13,7 @@ NONE = "-"
 
 
 def figures(value: float, count: int = 3) -> str:
-    """So many figures, without an exponent, and never less than the whole number."""
+    """The number of figures, without an exponent, and never less than the whole number."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     exponent = int(f"{value:.{count - 1}e}".partition("e")[2])  # after rounding: 0.9999 is 1.00
@@ -23,14 +21,14 @@ def figures(value: float, count: int = 3) -> str:
 
 
 def scale_of(value: float, unit: str) -> tuple[float, str]:
-    """What a value of this size is divided by, and the unit that it then has."""
+    """The divisor for a value of this size, and its unit."""
     scales = _UNITS.get(unit, ((1.0, unit),))
     # 0.9999 s is 1.00 s, and not 1000 ms.
     return next((scale for scale in scales if value >= 0.9995 * scale[0]), scales[-1])
 
 
 def quantity(value: float, unit: str, spread: float | None = None) -> str:
-    """`267 ms`, `267 ±12 ms`, `57.9 MB/s`; a dash for what is not known."""
+    """`267 ms`, `267 ±12 ms`, `57.9 MB/s`; a dash for NaN."""
     if math.isnan(value):
         return NONE
     size, name = scale_of(value, unit)
@@ -39,8 +37,3 @@ def quantity(value: float, unit: str, spread: float | None = None) -> str:
         return f"{shown} {name}"
     places = len(shown.partition(".")[2])
     return f"{shown} ±{spread / size:.{places}f} {name}"
-
-
-def of_target(target: Target, value: float, spread: float | None = None) -> str:
-    """A metric with its unit."""
-    return quantity(value, target.unit, spread)

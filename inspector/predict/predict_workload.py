@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from driple.contracts.errors import BadInput
 from driple.inspector.model import store
@@ -66,20 +67,9 @@ def predict(
         BadInput: an unknown name, no such inspector, or options that contradict each other.
         RunFailed: the graph could not be built.
     """
-    asked = request.request_of(
-        model,
-        setting=setting,
-        batch_size=batch_size,
-        update=update,
-        graph=graph,
-        graph_device=graph_device,
-        code=code,
-        dataset=dataset,
-        size=size,
-        width=width,
-        optimiser=optimiser,
-        sharding=sharding,
-    )
+    options: dict[str, Any] = {"setting": setting, "batch_size": batch_size, "update": update, "optimiser": optimiser}
+    options |= {"graph": graph, "graph_device": graph_device, "code": code, "dataset": dataset, "sharding": sharding}
+    asked = request.request_of(model, size=size, width=width, **options)
     queries = request.queries(asked)
     folders = {str(one): store.find(inspectors, str(one), role) for one in asked.settings}
     graphs = request.graphs_of(queries, fresh=fresh, say=say)
@@ -93,8 +83,7 @@ def predict(
             raise BadInput(f"{folder}: its inspector is of {inspector.setting}, not of {text}")
         answers = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
         if measured is not None:
-            answers = [
-                replace(one, measured=measured_values(one.query, role, one.columns, Path(measured))) for one in answers
-            ]
+            means = (measured_values(one.query, role, one.columns, Path(measured)) for one in answers)
+            answers = [replace(one, measured=values) for one, values in zip(answers, means, strict=True)]
         found |= dict(zip(places, answers, strict=True))
     return Predictions(tuple(found[place] for place in range(len(queries))))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
@@ -34,7 +34,7 @@ class InspectorInfo:
     """Training workloads; None where not known."""
     dataset_sha256: str
     finished: bool
-    """Whether its training came to its end."""
+    """Whether its training was not interrupted."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,7 @@ class Cycle:
         return self.greatest <= DISAGREED * self.least
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """The time of a training step: burst + idle of one resource."""
 
     seconds: float
@@ -65,7 +64,6 @@ class Prediction:
 
     query: PredictionQuery
     columns: tuple[str, ...]
-    """Names of the targets."""
     values: tuple[float, ...]
     """[columns], NaN where not predicted."""
     spread: tuple[float, ...] | None
@@ -85,7 +83,6 @@ class Prediction:
 
     @property
     def setting(self) -> str:
-        """The setting it is for."""
         return str(self.query.setting)
 
     @property
@@ -110,10 +107,8 @@ class Prediction:
         return self.values[self.columns.index(target.column)] if target.column in self.columns else math.nan
 
     def spread_of(self, target: Target) -> float | None:
-        """The spread of a target."""
-        if self.spread is None or target.column not in self.columns:
-            return None
-        return self.spread[self.columns.index(target.column)]
+        known = self.spread is not None and target.column in self.columns
+        return (self.spread or ())[self.columns.index(target.column)] if known else None
 
     def cycle_of(self, resource: Resource) -> float:
         """Burst + idle time of a resource; NaN where one of them is not predicted."""
@@ -139,7 +134,6 @@ class Prediction:
 
     @property
     def step_time_s(self) -> float | None:
-        """Seconds of a training step."""
         return None if self.step_time is None else self.step_time.seconds
 
     @property
@@ -251,12 +245,8 @@ def _plain(one: Prediction) -> dict[str, Any]:
         **({"measured": dict(one.measured)} if one.measured else {}),
         "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
         "inspector": {
-            "folder": str(info.folder),
-            "split": info.split,
-            "networks": info.networks,
-            "training_rows": info.rows,
-            "dataset_sha256": info.dataset_sha256,
-            "finished": info.finished,
+            **{"folder": str(info.folder), "split": info.split, "networks": info.networks},
+            **{"training_rows": info.rows, "dataset_sha256": info.dataset_sha256, "finished": info.finished},
         },
         "nearness": None if one.novelty is None else _novelty(one.novelty),
     }

@@ -17,28 +17,25 @@ from driple.inspector.predict.novelty import FAR
 from driple.inspector.predict.number_format import figures, quantity
 from driple.inspector.predict.prediction import Prediction
 from driple.inspector.predict.prediction_text import processor_name, resource_name
-from driple.inspector.predict.what_if import TITLES, coordinate, first_role, varied
+from driple.inspector.predict.what_if import TITLES, common_label, coordinate, varied
 
 COLOURS = ("#1f4e79", "#f4a259", "#5b8e7d", "#8c5e8c", "#bc4b51", "#7a7a7a", "#3a86c8", "#c9a227")
 CYCLES = 3
-"""Of the slowest resource, that the picture of one answer shows."""
-
+"""Cycles of the slowest resource in the picture of one prediction."""
 SPAN = 20.0
-"""Largest to smallest, from where on a panel is logarithmic: beside a GPU's bar that of a CPU would not be seen."""
-
+"""Ratio of largest to smallest from which a panel is logarithmic, so that small bars stay visible."""
 MOST = 1000
-"""Bursts that are drawn."""
-
+"""Bursts drawn at most."""
 Series: TypeAlias = tuple[str, list[Prediction]]
 Value: TypeAlias = Callable[[Prediction], tuple[float, float, float]]
 """Value, least and greatest; three times the same where there is no range."""
 
 
 def draw(path: Path, answers: Sequence[Prediction]) -> None:
-    """Writes the picture; the ending of the name says its format.
+    """Writes the picture in the format of the file name.
 
     Raises:
-        BadInput: it cannot be written, or is of a format that there is not.
+        BadInput: it cannot be written, or the format is unknown.
     """
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -58,32 +55,24 @@ def draw(path: Path, answers: Sequence[Prediction]) -> None:
 
 
 def _patterns(pyplot: Any, answer: Prediction) -> Any:
-    """A row for each resource: bursts and idle time in turn, as they would follow each other."""
+    """A row per resource: bursts and idle time in turn."""
     known = [one for one in RESOURCES if not any(math.isnan(value) for value in _bib(answer, one))]
-    figure, axes = pyplot.subplots(
-        max(len(known), 1),
-        1,
-        figsize=(10, 1 + 1.5 * max(len(known), 1)),
-        sharex=True,
-        layout="constrained",
-        squeeze=False,
-    )
+    rows = max(len(known), 1)
+    size = 10, 1 + 1.5 * rows
+    figure, axes = pyplot.subplots(rows, 1, figsize=size, sharex=True, layout="constrained", squeeze=False)
     longest = max((sum(_bib(answer, one)[:2]) for one in known), default=0.0)
     end = CYCLES * longest if longest > 0 else 1.0
     for axis, resource, colour in zip(axes[:, 0], known, COLOURS, strict=False):
         burst, idle, level = _bib(answer, resource)
-        size, unit = (1e6, "MB/s") if resource.amount_unit == "B/s" else (1.0, resource.amount_unit)
+        scale, unit = (1e6, "MB/s") if resource.amount_unit == "B/s" else (1.0, resource.amount_unit)
         count = math.ceil(end / (burst + idle) - 1e-9) if burst + idle > 0 else 0
         spans = [(number * (burst + idle), burst) for number in range(min(count, MOST))]
-        axis.broken_barh(spans, (0, level / size), color=colour, alpha=0.85)
-        axis.set_ylim(0, 1.25 * level / size if level > 0 else 1.0)
+        axis.broken_barh(spans, (0, level / scale), color=colour, alpha=0.85)
+        axis.set_ylim(0, 1.25 * level / scale if level > 0 else 1.0)
         axis.set_ylabel(unit, fontsize=9)
-        axis.set_title(
-            f"{resource_name(resource, answer.query.setting)}: {quantity(burst, 's')} burst, "
-            f"{quantity(idle, 's')} idle, {quantity(level, resource.amount_unit)}",
-            loc="left",
-            fontsize=9,
-        )
+        name, height = resource_name(resource, answer.query.setting), quantity(level, resource.amount_unit)
+        title = f"{name}: {quantity(burst, 's')} burst, {quantity(idle, 's')} idle, {height}"
+        axis.set_title(title, loc="left", fontsize=9)
         _bare(axis)
     axes[-1, 0].set_xlim(0, end)
     axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
@@ -93,7 +82,7 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
 
 
 def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
-    """Four panels over one axis; what else differs are lines or bars beside each other."""
+    """Four panels over one axis; further axes are lines or bars beside each other."""
     axes_varied = varied(answers) or ["setting"]
     across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
     series = _series(answers, [axis for axis in axes_varied if axis != across])
@@ -115,9 +104,7 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     handles, labels = places[0, 0].get_legend_handles_labels()
     if len(series) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(series), 4), frameon=False, fontsize=9)
-    common = {name: value for name, value in answers[0].query.workload.items() if name not in axes_varied}
-    where = "" if "setting" in axes_varied else f" on {answers[0].query.setting}"
-    title = f"predicted: {workload_label(common)}{where}, {first_role(answers)}{_provenance(answers)}"
+    title = f"predicted: {common_label(answers, axes_varied, ', ')}{_provenance(answers)}"
     if any(_far(one) for one in answers):
         title += "\nhollow: far outside the training data"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -179,8 +166,7 @@ def _step(answer: Prediction) -> tuple[float, float, float]:
 
 
 def _rate(answer: Prediction) -> tuple[float, float, float]:
-    rate = answer.examples_per_s
-    return _alone(math.nan if rate is None else rate)
+    return _alone(answer.examples_per_s or math.nan)
 
 
 def _busy(answer: Prediction) -> tuple[float, float, float]:

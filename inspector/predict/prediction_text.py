@@ -14,13 +14,14 @@ from driple.contracts.metrics import (
     RESOURCES,
     TARGET_OF_COLUMN,
     Resource,
+    Target,
     burst_target,
 )
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
-from driple.inspector.predict.number_format import figures, of_target, quantity
+from driple.inspector.predict.number_format import figures, quantity
 from driple.inspector.predict.prediction import InspectorInfo, Prediction
 
 VERDICTS = {
@@ -30,17 +31,16 @@ VERDICTS = {
 }
 OUTSIDE_SHOWN = 3
 GUESSED = 0.1
-"""Share of ops from which on it is said. Even graphs of the zoo have some, all of them small."""
+"""Share of ops from which guessed sizes are reported. Graphs of the zoo have a few small ones."""
 
 
 def processor_name(settings: Sequence[Setting]) -> str:
-    """What computes on these."""
-    kinds = {"CPU" if setting.device == CPU else "GPU" for setting in settings}
-    return "/".join(sorted(kinds))
+    """`CPU`, `GPU` or `CPU/GPU`."""
+    return "/".join(sorted({"CPU" if setting.device == CPU else "GPU" for setting in settings}))
 
 
 def resource_name(resource: Resource, setting: Setting) -> str:
-    """On a CPU setting, what is called GPU utilisation is the processor time of the task."""
+    """The title of a resource. On a CPU setting, GPU utilisation is the processor time of the task."""
     if resource is GPU and setting.device == CPU:
         return "CPU utilisation"
     return resource.title.replace(" utilisation", "") if resource is GPU_MEMORY else resource.title
@@ -49,7 +49,7 @@ def resource_name(resource: Resource, setting: Setting) -> str:
 def one(answer: Prediction) -> list[str]:
     """The lines for a single answer."""
     query, step, cycle = answer.query, answer.step_time, answer.cycle
-    header = f"{workload_label(query.workload)} on {query.setting}, as a {_role(answer.inspector.role)} sees it"
+    header = f"{workload_label(query.workload)} on {query.setting}, as a {role_name(answer.inspector.role)} sees it"
     lines = [*warnings([answer.inspector]), header, "", *_table(answer), ""]
     if step is not None and cycle is not None:
         source = resource_name(step.resource, query.setting)
@@ -82,7 +82,7 @@ def measured_lines(answer: Prediction) -> list[str]:
 
 
 def rests_on(answer: Prediction) -> list[str]:
-    """What an answer rests on: inspector, training data, graph."""
+    """The inspector, training data and graph behind a prediction."""
     found = [inspector_line(answer.inspector), *near_lines(answer.novelty)]
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
@@ -98,7 +98,7 @@ def rests_on(answer: Prediction) -> list[str]:
 
 
 def warnings(every: Sequence[InspectorInfo]) -> list[str]:
-    """What must not be overlooked."""
+    """Lines about simulated or unfinished inspectors."""
     lines = []
     simulated = [str(about.folder) for about in dict.fromkeys(every) if about.provenance == "simulated"]
     if simulated:
@@ -110,14 +110,14 @@ def warnings(every: Sequence[InspectorInfo]) -> list[str]:
 
 
 def inspector_line(about: InspectorInfo) -> str:
-    """Which inspector, and what it learned from."""
+    """An inspector and its training data."""
     rows = "" if about.rows is None else f"{about.rows} "
     networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
     return f"{about.folder}: {rows}{about.provenance} workloads ({about.split} split), {networks}"
 
 
 def near_lines(near: Novelty | None) -> list[str]:
-    """Where the workload lies among the training rows."""
+    """The novelty of a workload."""
     if near is None:
         return ["nearness not known: no training rows beside the inspector, and its dataset is not here"]
     nearest = ", ".join(f"{label} ({distance:.2f})" for label, distance in near.nearest)
@@ -143,27 +143,26 @@ def _table(answer: Prediction) -> list[str]:
         if all(math.isnan(answer.value(target)) for target in targets):
             unknown.append(resource_name(resource, setting))
             continue
-        cells = [of_target(target, answer.value(target), answer.spread_of(target)) for target in targets]
-        rows.append([resource_name(resource, setting), *cells])
+        rows.append([resource_name(resource, setting), *(_cell(answer, target) for target in targets)])
     for target in (TARGET_OF_COLUMN[name] for name in answer.columns):
         if target.resource is None and not math.isnan(answer.value(target)):
-            others.append([target.title, of_target(target, answer.value(target), answer.spread_of(target))])
+            others.append([target.title, _cell(answer, target)])
     lines = [*aligned(rows, gap=3), *(["", *aligned(others, gap=3)] if others else [])]
     return [*lines, f"not measured on this device: {', '.join(unknown)}"] if unknown else lines
+
+
+def _cell(answer: Prediction, target: Target) -> str:
+    return quantity(answer.value(target), target.unit, answer.spread_of(target))
 
 
 def aligned(rows: Sequence[Sequence[str]], gap: int = 2, left: int = 1) -> list[str]:
     """Columns of equal width: the first `left` to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append((" " * gap).join(cells).rstrip())
-    return lines
+    signs = ["<" if column < left else ">" for column in range(len(widths))]
+    cells = ([f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)] for row in rows)
+    return [(" " * gap).join(row).rstrip() for row in cells]
 
 
-def _role(role: str) -> str:
+def role_name(role: str) -> str:
+    """The full name of a role."""
     return {"ps": "parameter server"}.get(role, role)

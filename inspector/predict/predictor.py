@@ -39,13 +39,10 @@ class Inspector:
         self.region = None if rows is None else TrainingRegion(rows, self.model.preparation.facts)
         self.info = InspectorInfo(
             folder=folder,
-            role=self.model.role,
-            provenance=self.model.provenance,
-            split=self.model.split,
             networks=len(self.model.networks),
             rows=None if rows is None else len(rows.rows),
-            dataset_sha256=self.model.dataset_sha256,
             finished=bool(self.model.training.get("finished", True)),
+            **{name: getattr(self.model, name) for name in ("role", "provenance", "split", "dataset_sha256")},
         )
 
     @classmethod
@@ -75,12 +72,10 @@ class Inspector:
 
     @property
     def setting(self) -> str:
-        """The setting it was trained for."""
         return self.model.setting
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The target columns that it predicts."""
         return self.model.columns
 
     def predict(self, model: str | None = None, **options: Any) -> Predictions:
@@ -96,7 +91,7 @@ class Inspector:
     def answer(self, queries: Sequence[request.PredictionQuery], graphs: Sequence[OpGraph]) -> list[Prediction]:
         """The predictions for queries of this setting and their graphs, in this order."""
         examples = [unmeasured(graph, one.workload) for graph, one in zip(graphs, queries, strict=True)]
-        # For a network this small, threads wait for one another longer than they compute: 160 ms instead of 3.
+        # Several threads are slower for a network this small: 160 ms instead of 3.
         with torch_threads(1):
             values, spread = self.model.predict(examples)
         limits = self.model.preparation.targets.at_limit(values)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, 
 from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
 from driple.pipeline.graph.public import OpGraph, read_graph
 
+_NO_LIMITS = {"network_delay_ms": 0.0, "network_loss_pct": 0.0}
+"""The link of the setting without limits of its own."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
@@ -27,9 +30,9 @@ class PredictionRequest:
 
     settings: tuple[Setting, ...]
     model: str | None = None
-    """A name of the zoo."""
+    """A model of the zoo."""
     graph: Path | None = None
-    """A GraphDef, or a graph file of ours."""
+    """A GraphDef, or a graph file of driple."""
     code: str | None = None
     """`file.py:function`."""
     batch_sizes: tuple[int, ...] = ()
@@ -40,26 +43,24 @@ class PredictionRequest:
     optimiser: str | None = None
     sharding: str | None = None
     graph_device: str | None = None
-    """Whose ops in a graph file."""
+    """The device in a graph file whose ops are used."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphFile:
-    """A graph by its file."""
+class GraphFile(NamedTuple):
+    """A graph file; an unknown first dimension of its shapes counts as the batch size."""
 
     path: Path
     device: str | None
     batch_size: int | None
-    """What an unknown first dimension counts as."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PredictionQuery:
-    """One prediction that is asked for."""
+    """One prediction to make."""
 
     setting: Setting
     workload: Mapping[str, Any]
-    """As inspectors know it: examples.WORKLOAD."""
+    """Keys of examples.WORKLOAD."""
     source: GraphFile | GraphRequest
 
 
@@ -100,7 +101,7 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
     """Every combination of setting, batch size and update mode.
 
     Raises:
-        BadInput: a name that does not exist, a size that is none, or options that contradict a graph file.
+        BadInput: an unknown name, an invalid size, or options that contradict a graph file.
     """
     if len([one for one in (asked.model, asked.graph, asked.code) if one is not None]) != 1:
         raise BadInput("name one model: of the zoo, or a graph file (--graph), or your own code (--code file.py:build)")
@@ -119,9 +120,7 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
 
 
 def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
-    code, sha256 = None, None
-    if asked.code is not None:
-        code, sha256 = _own_code(asked.code)
+    code, sha256 = (None, None) if asked.code is None else _own_code(asked.code)
     model = None if code is not None else find_model(asked.model or "")
     name = asked.code if model is None else model.name
     dataset = asked.dataset or (model.datasets[0] if model is not None else None)
@@ -183,11 +182,11 @@ def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
             "framework": "tensorflow",
             **{name: value for name, value in own.items() if value is not None},
         }
-        # A model that has a name has images or has none; of one without, that is not known.
+        # Without a name it is unknown whether the model reads images.
         if saved is None and (asked.dataset or asked.size):
             workload["model"] = path.stem
         source = GraphFile(path=path, device=asked.graph_device, batch_size=batch_size)
-        found.append(PredictionQuery(setting=setting, workload={**_no_limits(), **workload}, source=source))
+        found.append(PredictionQuery(setting=setting, workload={**_NO_LIMITS, **workload}, source=source))
     return found
 
 
@@ -208,17 +207,12 @@ def _facts(workload: Workload) -> dict[str, Any]:
         "model": workload.model.rpartition("/")[2],
         "family": None if known is None else known.family,
         **{name: getattr(workload, name) for name in names},
-        **_no_limits(),
+        **_NO_LIMITS,
     }
 
 
-def _no_limits() -> dict[str, Any]:
-    """The link as the setting says it."""
-    return {"network_delay_ms": 0.0, "network_loss_pct": 0.0}
-
-
 def _saved_workload(path: Path) -> dict[str, Any] | None:
-    """What a graph file of ours says of its workload; None for a GraphDef, or where it says nothing."""
+    """The workload in a graph file of driple; None for a GraphDef, or without one."""
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"PAR1":
@@ -230,7 +224,7 @@ def _saved_workload(path: Path) -> dict[str, Any] | None:
             text = pq.ParquetFile(path).read(columns=["workload"]).column("workload")[0].as_py()
             value = None if text is None else json.loads(text)
         except (pa.ArrowException, KeyError, IndexError, ValueError, TypeError):
-            return None  # not a graph: who reads the graph says so
+            return None  # not a graph: `read_graph` reports it
     except OSError:
         return None
     if not isinstance(value, dict):
@@ -240,7 +234,7 @@ def _saved_workload(path: Path) -> dict[str, Any] | None:
 
 
 def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file says, if the person says nothing else: another graph would go with that."""
+    """The options of a graph file, checked against those that the user gave."""
     for name, value in said.items():
         if value is not None and saved.get(name) is not None and saved[name] != value:
             raise BadInput(
@@ -261,28 +255,21 @@ def graphs_of(
         say: receives a line before something that takes long.
 
     Raises:
-        BadInput: a file cannot be read, or a model cannot be built.
+        BadInput: a file cannot be read, has fixed shapes and several batch sizes are asked for, or a model cannot be
+            built.
         RunFailed: building failed.
     """
-    files = read_files(asked)
+    files = _read_files(asked)
     wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
     made = cached_graphs(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
     return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
 
 
-def read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:
-    """The graphs of the queries that name files, each read once.
-
-    Raises:
-        BadInput: a file cannot be read, or several batch sizes are asked of a graph that has one.
-    """
-    found: dict[GraphFile, OpGraph] = {}
-    for query in asked:
-        source = query.source
-        if isinstance(source, GraphFile) and source not in found:
-            found[source] = read_graph(source.path, device=source.device, batch_size=source.batch_size)
-    sizes = list(found.items())
-    for (one, graph), (other, another) in itertools.combinations(sizes, 2):
+def _read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:
+    """The graphs of the queries that name files, each read once."""
+    sources = dict.fromkeys(one.source for one in asked if isinstance(one.source, GraphFile))
+    found = {one: read_graph(one.path, device=one.device, batch_size=one.batch_size) for one in sources}
+    for (one, graph), (other, another) in itertools.combinations(found.items(), 2):
         if one.batch_size != other.batch_size and np.array_equal(graph.bytes, another.bytes):
             raise BadInput(
                 f"{one.path}: its shapes are fixed, so it is a graph of one batch size, and {one.batch_size} and "

@@ -1,15 +1,15 @@
-"""Several answers side by side: what another device, another number of servers and workers, or another batch does."""
+"""Several predictions side by side: a table over settings, batch sizes and update modes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from operator import itemgetter
 
-from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, Resource, burst_target
+from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, burst_target
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR, LIKE
-from driple.inspector.predict.number_format import NONE, figures, of_target, quantity
+from driple.inspector.predict.number_format import NONE, figures, quantity
 from driple.inspector.predict.prediction import Prediction
 from driple.inspector.predict.prediction_text import (
     VERDICTS,
@@ -17,6 +17,7 @@ from driple.inspector.predict.prediction_text import (
     inspector_line,
     processor_name,
     resource_name,
+    role_name,
     warnings,
 )
 
@@ -38,13 +39,8 @@ def coordinate(answer: Prediction, axis: str) -> str:
 
 
 def lines(answers: Sequence[Prediction]) -> list[str]:
-    """The table, and what it rests on."""
+    """The table, and the inspectors behind it."""
     axes = varied(answers)
-    common = dict(answers[0].query.workload)
-    for axis in axes:
-        common.pop(axis, None)
-    first = answers[0].query
-    where = "" if "setting" in axes else f" on {first.setting}"
     processor = processor_name([one.query.setting for one in answers])
     head = [
         *(TITLES[axis] for axis in axes),
@@ -55,7 +51,7 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     known = [any(row[column] != NONE for row in rows[1:]) for column in range(len(head))]
     rows = [[cell for cell, shown in zip(row, known, strict=True) if shown] for row in rows]
     abouts = list(dict.fromkeys(one.inspector for one in answers))
-    found = [*warnings(abouts), f"{workload_label(common)}{where}, as a {first_role(answers)} sees it", ""]
+    found = [*warnings(abouts), f"{common_label(answers, axes, ', as a ')} sees it", ""]
     found += [*aligned(rows, left=1), ""]
     found += _best(answers, axes)
     found += [f"inspector  {inspector_line(about)}" for about in abouts]
@@ -77,40 +73,32 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     return found
 
 
-def first_role(answers: Sequence[Prediction]) -> str:
-    """Of the answers, which have one."""
-    return "parameter server" if answers[0].inspector.role == "ps" else "worker"
+def common_label(answers: Sequence[Prediction], axes: Sequence[str], before_role: str) -> str:
+    """The part of workload, setting and role that all predictions share."""
+    first = answers[0].query
+    common = {name: value for name, value in first.workload.items() if name not in axes}
+    where = "" if "setting" in axes else f" on {first.setting}"
+    return f"{workload_label(common)}{where}{before_role}{role_name(answers[0].inspector.role)}"
 
 
 def _cells(answer: Prediction) -> list[str]:
-    def cell(resource: Resource, metric: str) -> str:
-        target = burst_target(resource, BURST if metric == "burst" else AMOUNT)
-        return of_target(target, answer.value(target))
-
+    targets = (burst_target(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in (BURST, AMOUNT))
     cycle, rate, near, step = answer.cycle, answer.examples_per_s, answer.novelty, answer.step_time_s
     sure = cycle is not None and cycle.agreed and not answer.limited
     return [
         NONE if step is None else f"{'' if sure else '~'}{quantity(step, 's')}",
         NONE if rate is None else figures(rate),
-        *(cell(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in ("burst", "level")),
+        *(quantity(answer.value(target), target.unit) for target in targets),
         NONE if near is None else f"{near.verdict} ({near.distance:.2f})",
     ]
 
 
-@dataclass(frozen=True)
-class _Ranked:
-    answer: Prediction
-    rate: float
-
-
 def _best(answers: Sequence[Prediction], axes: Sequence[str]) -> list[str]:
-    ranked = [_Ranked(one, one.examples_per_s) for one in answers if one.examples_per_s is not None and not one.limited]
-    ranked = [one for one in ranked if math.isfinite(one.rate)]
+    rates = [(one.examples_per_s or math.nan, one) for one in answers if not one.limited]
+    ranked = [(rate, one) for rate, one in rates if math.isfinite(rate)]
     if len(ranked) < 2:
         return []
-    best, worst = max(ranked, key=lambda one: one.rate), min(ranked, key=lambda one: one.rate)
-    name = ", ".join(f"{TITLES[axis]} {coordinate(best.answer, axis)}" for axis in axes)
-    other = ", ".join(f"{TITLES[axis]} {coordinate(worst.answer, axis)}" for axis in axes)
-    strange = best.answer.novelty is not None and best.answer.novelty.verdict != LIKE
-    care = " (not like the training data)" * strange
-    return [f"most       {figures(best.rate)} examples/s with {name}{care}, {best.rate / worst.rate:.1f} times {other}"]
+    (most, best), (least, worst) = max(ranked, key=itemgetter(0)), min(ranked, key=itemgetter(0))
+    name, other = (", ".join(f"{TITLES[axis]} {coordinate(one, axis)}" for axis in axes) for one in (best, worst))
+    care = " (not like the training data)" if best.novelty is not None and best.novelty.verdict != LIKE else ""
+    return [f"most       {figures(most)} examples/s with {name}{care}, {most / least:.1f} times {other}"]

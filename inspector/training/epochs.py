@@ -1,7 +1,7 @@
-"""Epochs: a pass over the training rows, then a look at the validation rows.
+"""The training loop: in each epoch a pass over the training rows, then an evaluation of the validation rows.
 
-What is drawn in an epoch depends on the seed and the number of the epoch alone, so a training that was interrupted ends
-with the same weights as one that was not.
+Random numbers of an epoch depend only on the seed and the number of the epoch, so a resumed training ends with the same
+weights as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from driple.inspector.evaluation.scores import nrmse_within, ranges_of
 from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.network.batching.execution_choice import choose
 from driple.inspector.training.seeds import seed_of
-from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import TrainingState
+from driple.inspector.training.transfer import Transferred
 
 ORDER, DROPOUT = 1, 2
 """Purposes of random numbers in an epoch."""
 LOOKED_AT = 64
-"""Rows of a batch that nothing is learned from."""
+"""Rows of a batch that is only evaluated."""
 
 
 class Loop:
-    """A training between two epochs."""
+    """A training between two epochs. A state is resumed only if its fingerprint is the same."""
 
     def __init__(
         self,
-        learner: Trainable,
+        learner: Transferred,
         train: Prepared,
         val: Prepared,
         training: TrainingConfig,
@@ -45,11 +45,11 @@ class Loop:
         device: str,
         fingerprint: Mapping[str, Any],
     ) -> None:
-        self._learner, self._train, self._val, self._training = learner, train, val, training
+        self.learner, self._train, self._val, self.training = learner, train, val, training
         self._preparation, self._seed, self._device = preparation, seed, device
         self._build = choose(execution, train.sizes() + val.sizes())
         learner.network.to(device)
-        self._parameters = list(learner.parameters())
+        self._parameters = learner.tuned()
         make = torch.optim.AdamW if training.decoupled else torch.optim.Adam
         self._optimiser = make(self._parameters, lr=training.learning_rate, weight_decay=training.weight_decay)
         self._kept: list[tuple[Batch, Any]] | None = None
@@ -60,35 +60,30 @@ class Loop:
         self.at = TrainingState(fingerprint, [], 0, math.inf, 0.0, {}, {}, {})
 
     def take(self, state: TrainingState) -> None:
-        """Goes on from a state.
-
-        Raises:
-            BadInput: it is of another network.
-        """
+        """Continues from a state; raises BadInput if it is of another network."""
         try:
-            self._learner.network.load_state_dict(state.network)
+            self.learner.network.load_state_dict(state.network)
             _load_optimiser(self._optimiser, self._parameters, state.optimiser)
         except (RuntimeError, KeyError, ValueError, IndexError):
             raise BadInput("--resume: the state is of a network of another shape; train without --resume") from None
         self.at = state
 
     def done(self) -> bool:
-        """Whether the last epoch, or patience, is at its end."""
         epoch = len(self.at.history) - 1
         waited = epoch - self.at.best_epoch
-        return self.diverged or epoch >= self._training.epochs or waited >= self._training.patience
+        return self.diverged or epoch >= self.training.epochs or waited >= self.training.patience
 
     def step(self) -> None:
-        """One epoch; number 0 only looks at where the network starts.
+        """One epoch; number 0 only evaluates the initial network.
 
         Raises:
-            DripleError: errors are no numbers, and never were.
+            DripleError: the initial errors are not finite.
         """
         started, before = time.perf_counter(), self.at
         epoch = len(before.history)
         loss = self._learn(epoch) if epoch else self._loss_before()
         val_loss, val_nrmse = self._validate()
-        error = val_nrmse if self._training.watch == "nrmse" else val_loss
+        error = val_nrmse if self.training.watch == "nrmse" else val_loss
         if not (math.isfinite(loss) and math.isfinite(error)):
             if not before.history:
                 raise DripleError(
@@ -97,7 +92,7 @@ class Loop:
                 )
             self.diverged = True
             return
-        network = {name: tensor.detach().clone() for name, tensor in self._learner.network.state_dict().items()}
+        network = {name: tensor.detach().clone() for name, tensor in self.learner.network.state_dict().items()}
         seconds = before.seconds + time.perf_counter() - started
         row = {"train_loss": loss, "val_loss": val_loss, "val_nrmse": val_nrmse, "seconds": seconds}
         after = dataclasses.replace(
@@ -113,29 +108,28 @@ class Loop:
 
     def _learn(self, epoch: int) -> float:
         torch.manual_seed(seed_of(self._seed, epoch, DROPOUT))
-        self._learner.network.train()
+        self.learner.network.train()
         total, count = torch.zeros((), device=self._device), torch.zeros((), device=self._device)
         for batch, once in self._batches(epoch):
             self._optimiser.zero_grad(set_to_none=True)
             known = batch.mask.sum()
-            squares = ((self._learner.outputs(batch, once) - batch.targets) ** 2 * batch.mask).sum()
+            squares = ((self.learner(batch.graphs, once, batch.facts) - batch.targets) ** 2 * batch.mask).sum()
             (squares / known.clamp(min=1)).backward()
-            if self._training.clip:
-                torch.nn.utils.clip_grad_norm_(self._parameters, self._training.clip)
+            if self.training.clip:
+                torch.nn.utils.clip_grad_norm_(self._parameters, self.training.clip)
             self._optimiser.step()
             total += squares.detach()
             count += known
         return float(total / count.clamp(min=1))
 
     def _batches(self, epoch: int) -> Iterable[tuple[Batch, Any]]:
-        """Of an epoch, in its order."""
-        shuffle = self._training.shuffle
-        if shuffle and not self._learner.keeps_batches:
-            return self._made(self._train, self._drawn(len(self._train), epoch), self._training.batch_size)
+        shuffle = self.training.shuffle
+        if shuffle and not self.learner.keeps_batches:
+            return self._made(self._train, self._drawn(len(self._train), epoch), self.training.batch_size)
         if self._kept is None:
-            # Drawn once, so that a batch is not a stretch of the dataset.
+            # Drawn once, so that a batch is not a consecutive part of the dataset.
             rows = self._drawn(len(self._train), 0) if shuffle else range(len(self._train))
-            self._kept = list(self._made(self._train, rows, self._training.batch_size))
+            self._kept = list(self._made(self._train, rows, self.training.batch_size))
         return [self._kept[place] for place in self._drawn(len(self._kept), epoch)] if shuffle else self._kept
 
     def _drawn(self, count: int, epoch: int) -> list[int]:
@@ -144,19 +138,15 @@ class Loop:
 
     def _made(self, rows: Prepared, order: Iterable[int], size: int) -> Iterable[tuple[Batch, Any]]:
         for batch in rows.batches(list(order), size, self._build, self._device):
-            with torch.no_grad():
-                once = self._learner.once(batch)
-            yield batch, once
+            yield batch, self.learner.cache(batch.graphs)
 
     def _loss_before(self) -> float:
-        if self._learner.keeps_batches:
-            batches = list(self._batches(0))  # they are needed anyway
+        if self.learner.keeps_batches:
+            batches = list(self._batches(0))
         else:
             batches = list(self._made(self._train, range(len(self._train)), LOOKED_AT))
-        targets, mask = (
-            torch.cat([getattr(batch, name).cpu() for batch, _ in batches]) for name in ("targets", "mask")
-        )
-        return _loss(self._outputs(batches), targets, mask)
+        targets = torch.cat([batch.targets.cpu() for batch, _ in batches])
+        return _loss(self._outputs(batches), targets, torch.cat([batch.mask.cpu() for batch, _ in batches]))
 
     def _validate(self) -> tuple[float, float]:
         """Masked mean square of scaled targets, and mean NRMSE in the targets' own units."""
@@ -171,9 +161,9 @@ class Loop:
         return loss, math.sqrt(loss) if nrmse is None else nrmse
 
     def _outputs(self, batches: Iterable[tuple[Batch, Any]]) -> Any:
-        self._learner.network.eval()
+        self.learner.network.eval()
         with torch.no_grad():
-            return torch.cat([self._learner.outputs(batch, once).cpu() for batch, once in batches])
+            return torch.cat([self.learner(batch.graphs, once, batch.facts).cpu() for batch, once in batches])
 
 
 def _loss(outputs: Any, targets: Any, mask: Any) -> float:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import to_plain
 from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel, folds_of
-from driple.inspector.data.examples import Examples
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.tensors import Preparation, Prepared
 from driple.inspector.model.inspector_folder import fill, new_network
 from driple.inspector.model.model_config import InspectorConfig
 from driple.inspector.training.seeds import repeatable, seed_of
 from driple.inspector.training.threads import solver_threads
-from driple.inspector.training.trainable import Trainable, Tuned, Whole
-from driple.inspector.training.transfer import prepare_transfer
+from driple.inspector.training.transfer import Transferred, prepare_transfer
 from driple.inspector.training.transfer_source import Source
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 LEAST_DOUBT = 1e-3
 """Deviations."""
@@ -32,16 +28,6 @@ DIGITS = 5
 """Decimal digits of the stored out-of-fold predictions."""
 START, AGAIN = 3, 4
 """Purposes of random numbers: initial weights, and the bootstrap of the final base model."""
-
-
-@dataclass(frozen=True, eq=False)
-class Begun:
-    """A network of an ensemble, ready to be trained."""
-
-    learner: Trainable
-    plain: BaseModel | None
-    train: Prepared
-    val: Prepared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +52,10 @@ def start(
     split: str,
     seed: int,
     transfer: Transfer | None,
-) -> Begun:
-    """A network with its initial weights, and the rows with its base predictions.
+) -> tuple[Transferred, BaseModel | None, tuple[Prepared, Prepared]]:
+    """A network with its initial weights, its base model, and the rows (train, val) with base predictions.
 
-    Args as `train_inspector`; `member` is the number in the ensemble, `rows` are to train on and to validate by.
+    Args as `train_inspector`; `member` is the number in the ensemble.
     """
     with repeatable():
         torch.manual_seed(seed_of(seed, member, START))
@@ -87,8 +73,8 @@ def start(
         if plain is not None:
             network.doubt.copy_(torch.as_tensor(doubt))
         if transfer is None:
-            return Begun(Whole(network), plain, *rows)
-        return Begun(Tuned(prepare_transfer(network, transfer.tune, transfer.ratio)), plain, *rows)
+            return Transferred(network, "all"), plain, rows
+        return prepare_transfer(network, transfer.tune, transfer.ratio), plain, rows
 
 
 def fit_plain(
@@ -104,7 +90,7 @@ def fit_plain(
     drawn = torch.randint(count, (count,)).numpy() if member else np.arange(count)
     folds = folds_of(families if split == "architecture" else (None,) * count, count)
     scales = preparation.facts, preparation.targets
-    # Rows that were not drawn come too, without targets, so that they also get out-of-fold predictions.
+    # Rows that were not drawn are appended without targets, to get out-of-fold predictions too.
     order = np.concatenate([drawn, np.setdiff1d(np.arange(count), drawn)])
     known = np.where(np.arange(len(order))[:, None] < len(drawn), truth[order], np.nan)
     with solver_threads(count):
@@ -120,12 +106,8 @@ def doubt_of(said: FloatArray, rows: Prepared) -> FloatArray:
     """Median absolute error of predictions [n, T] per target; 1 deviation where no value is known."""
     known = rows.mask.numpy() > 0
     errors = np.abs(said - rows.targets.numpy())
-    return np.array(
-        [
-            max(float(np.median(errors[there, place])), LEAST_DOUBT) if there.any() else 1.0
-            for place, there in enumerate(known.T)
-        ]
-    )
+    columns = ((errors[there, place], there.any()) for place, there in enumerate(known.T))
+    return np.array([max(float(np.median(own)), LEAST_DOUBT) if some else 1.0 for own, some in columns])
 
 
 def refit_plain(
@@ -143,14 +125,24 @@ def refit_plain(
         return fit_plain(member, preparation, rows, split, elsewhere)[0]
 
 
-def same_rows(examples: Examples, split: str, source: Source) -> None:
-    """Makes sure that what is learned is judged on workloads that the source has not learned from.
+def check_source(config: InspectorConfig, split: str, source: Source) -> None:
+    """Checks that a transfer keeps the network of its source, and its split.
 
-    Settings are measured with the same workloads, and a split puts a workload on the same side in all of them.
+    A split puts a workload on the same side in all settings. With another split, test workloads might be among the
+    training workloads of the source.
 
     Raises:
-        BadInput: the source learned by another split.
+        BadInput: the network or the split is another.
     """
+    ours, theirs = _structure(config), _structure(source.config)
+    # A published checkpoint comes without a grouping recipe and without a scaler of its targets.
+    free = ("grouping", "target_scale") if source.preparation is None else ()
+    for name, value in ours.items():
+        if name not in free and theirs[name] != value:
+            raise BadInput(
+                f"{name}: the network to start from has {theirs[name]!r}, not {value!r}; a transfer keeps its source's "
+                "network, so leave that option out"
+            )
     learned_by = source.about.get("split")
     if learned_by not in (None, split):
         raise BadInput(
@@ -159,29 +151,8 @@ def same_rows(examples: Examples, split: str, source: Source) -> None:
         )
 
 
-def same_network(config: InspectorConfig, source: Source) -> None:
-    """Makes sure that a transfer keeps its source's network.
-
-    Raises:
-        BadInput: the config is of another.
-    """
-    ours, theirs = _structure(config), _structure(source.config)
-    # A published checkpoint comes without a recipe and without a scale of its targets: these are free.
-    free = ("grouping", "target_scale") if source.preparation is None else ()
-    for name, value in ours.items():
-        if name not in free and theirs[name] != value:
-            raise BadInput(
-                f"{name}: the network to start from has {theirs[name]!r}, not {value!r}; a transfer keeps its source's "
-                "network, so leave that option out"
-            )
-
-
 def _structure(config: InspectorConfig) -> dict[str, Any]:
     """The choices that determine the structure of a network."""
     plain = to_plain(config)
-    network = plain.pop("network")
-    for name in ("preset", "ensemble", "training"):
-        del plain[name]
-    for name in ("start", "dropout"):
-        del network[name]
-    return {**plain, **network}
+    free = ("preset", "ensemble", "training", "start", "dropout", "network")
+    return {name: value for name, value in {**plain, **plain["network"]}.items() if name not in free}

@@ -23,7 +23,7 @@ class DeferredInterrupt:
     def __init__(self) -> None:
         self.came = False
         self._before = signal.getsignal(signal.SIGINT)
-        # Python hears signals in the main thread alone; who does not hear Ctrl-C, as under nohup, goes on so.
+        # Python handles signals in the main thread only; a process that ignores Ctrl-C, as under nohup, continues to.
         self._hears = self.enabled and threading.current_thread() is threading.main_thread() and callable(self._before)
 
     def _note(self, number: int, frame: FrameType | None) -> None:

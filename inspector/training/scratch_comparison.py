@@ -13,14 +13,14 @@ _FIGURES = (
     *("seconds_to_equal", "scratch_seconds_to_equal", "seconds_before", "scratch_seconds_before"),
 )
 _RATIOS = ("times_faster", "times_faster_with_before")
-"""Without an epoch that took any time there are none."""
+"""None if no epoch took any time."""
 
 
 def compare(transferred: Sequence[Fitted], scratch: Sequence[Fitted]) -> dict[str, Any]:
-    """Error and wall time of both, and how long each took to the error that both reached.
+    """Error and wall time of both, and the time of each to the error that both reached.
 
-    Networks of an ensemble learn from rows drawn for each: they are compared one by one, and their times added up.
-    Times are those of epochs; `before` is what it took to begin with them.
+    Networks of an ensemble are trained on different bootstrap samples, so they are compared one by one and their times
+    added up. Times are those of epochs; `before` is the time before the first.
     """
     both = transferred, scratch
     errors = [max(map(best_nrmse, pair)) for pair in zip(*both, strict=True)]
@@ -52,12 +52,12 @@ def read_back(report: Any) -> dict[str, Any]:
 
 
 def best_nrmse(fitted: Fitted) -> float:
-    """Best validation NRMSE of all epochs. The epoch that counts may be another: one chosen by the loss."""
+    """Best validation NRMSE of all epochs. The best epoch may be another, if the loss decides."""
     return min(row["val_nrmse"] for row in fitted.history)
 
 
 def seconds_to(fitted: Fitted, error: float) -> float:
-    """Wall time of epochs until the validation NRMSE was that small, which at some time it was."""
+    """Wall time of epochs until the validation NRMSE was that small."""
     return next(row["seconds"] for row in fitted.history if row["val_nrmse"] <= error)
 
 

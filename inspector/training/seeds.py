@@ -1,4 +1,4 @@
-"""Random numbers that depend on what they are for and on nothing that happened before."""
+"""Random numbers that depend only on their purpose."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 
 def seed_of(*parts: int) -> int:
-    """A seed of its own for each purpose: epoch 7 draws the same whether or not the training was interrupted before."""
+    """A seed per purpose: an epoch draws the same numbers whether or not the training was interrupted before."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
 @contextmanager
 def repeatable() -> Iterator[None]:
-    """Leaves torch's random numbers as they were, and lets torch choose algorithms that repeat, where there are any."""
+    """Restores torch's random state at the end, and lets torch choose deterministic algorithms where it has them."""
     import warnings
 
     import torch
@@ -24,7 +24,7 @@ def repeatable() -> Iterator[None]:
     with torch.random.fork_rng(), warnings.catch_warnings():
         # Some CUDA sums are not deterministic (docs/guides/training-inspectors.md); a warning for each would not help.
         warnings.filterwarnings("ignore", message=".*deterministic.*")
-        # Like use_deterministic_algorithms, which however loads torch's compiler: a second that is not the training's.
+        # Not use_deterministic_algorithms: it loads torch's compiler, which takes a second.
         torch.set_deterministic_debug_mode("warn")
         try:
             yield

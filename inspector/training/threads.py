@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 SMALL = 32_768
-"""Numbers in the states of a batch: nothing smaller is divided by torch itself."""
+"""Numbers in the states of a batch: torch itself does not divide smaller ones."""
 FEW = 1_000
-"""Rows up to which what is solved of them is small."""
+"""Rows up to which solvers use one thread."""
 
 
 def suited(nodes: int, hidden: int) -> int:
@@ -26,7 +26,7 @@ def suited(nodes: int, hidden: int) -> int:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Torch has so many meanwhile."""
+    """Sets the number of threads of torch inside the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -44,7 +44,7 @@ def solver_threads(rows: int) -> Iterator[None]:
 
 @cache
 def _libraries() -> Any:
-    """Looked for once: that takes milliseconds."""
+    """Found once: that takes milliseconds."""
     import scipy.linalg  # noqa: F401  brings one of its own
     from threadpoolctl import ThreadpoolController
 

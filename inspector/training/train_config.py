@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName, shown
-from driple.inspector.model.model_config import EXECUTIONS, PRESETS, InspectorConfig, changed, preset
+from driple.inspector.model.model_config import EXECUTIONS, PRESETS, InspectorConfig, changed, one_of, preset
 from driple.inspector.network.depth import depends_on_graph
 
 PRESET_NAMES = tuple(PRESETS)
@@ -20,11 +20,6 @@ TUNE_PARTS = ("half", "mlp", "gru", "all")
 DEVICES = ("cpu", "cuda")
 MAX_THREADS = 256
 """Far more than this ends in a crash of torch."""
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise UnknownName(name, value, known)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +34,7 @@ class TransferConfig:
     """Allow a source with a different setting, role or device."""
 
     def __post_init__(self) -> None:
-        _one_of("transfer.tune_part", self.tune_part, TUNE_PARTS)
+        one_of("transfer.tune_part", self.tune_part, TUNE_PARTS)
         if not 0 < self.ratio < 1:
             raise BadInput(f"transfer.ratio: expected a share between 0 and 1, got {self.ratio:g}")
 
@@ -55,8 +50,8 @@ class MachineConfig:
     """Threads of torch; None: one if the network is small."""
 
     def __post_init__(self) -> None:
-        _one_of("machine.device", self.device, DEVICES)
-        _one_of("machine.execution", self.execution, EXECUTIONS)
+        one_of("machine.device", self.device, DEVICES)
+        one_of("machine.execution", self.execution, EXECUTIONS)
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
             raise BadInput(f"machine.threads: expected 1 to {MAX_THREADS}, got {self.threads}")
 
@@ -101,7 +96,7 @@ def choices(config: Mapping[str, Any] | str | Path | None, settings: Iterable[st
         BadInput: a file that cannot be read, an unknown key (with the nearest one), or a value of another type.
     """
     given = config if isinstance(config, Mapping) else {} if config is None else _read(Path(config))
-    found = {name: _value(name, value) for name, value in _flat(given).items()}
+    found = {name: _value(name, value) for name, value in flat(given).items()}
     for text in settings:
         name, sign, value = text.partition("=")
         if not sign:
@@ -155,11 +150,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     return value or {}
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values of nested mappings by dotted key."""
+    found: dict[str, Any] = {}
     for name, item in value.items():
-        flat |= _flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
-    return flat
+        found |= flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
+    return found
 
 
 def _value(key: str, value: Any) -> Any:

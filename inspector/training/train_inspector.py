@@ -1,4 +1,4 @@
-"""From examples to an inspector: what `driple-train` does, for Python.
+"""Trains an inspector on examples.
 
 examples = read_examples(Path("datasets"), "v100-p1w2-pcie")
 trained = train_inspector(examples, preset("driple"), seed=0)
@@ -12,6 +12,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,15 @@ from driple.inspector.evaluation.calibration import factors
 from driple.inspector.model.inspector_folder import versions
 from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import InspectorConfig
-from driple.inspector.training.initialisation import Transfer, refit_plain, same_network, same_rows, start
+from driple.inspector.training.epochs import Loop
+from driple.inspector.training.initialisation import Transfer, check_source, refit_plain, start
 from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import seed_of
 from driple.inspector.training.threads import suited, torch_threads
 from driple.inspector.training.train_network import Epoch, Fitted, fit
 
 MemberWatch = Callable[[int, Epoch], None]
-"""Told of every epoch of every network of the ensemble."""
+"""Receives the number of a network and its epoch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +47,10 @@ class Trained:
     inspector: InspectorModel
     fits: tuple[Fitted, ...]
     interrupted: bool
-    """Ctrl-C came. If it was before the last network was done, that is the best so far, and later ones are missing."""
+    """Ctrl-C came: the last network is the best so far, and later ones may be missing."""
 
     @property
     def seconds(self) -> float:
-        """Of all its networks."""
         return sum(fitted.seconds for fitted in self.fits)
 
 
@@ -68,19 +69,19 @@ def train_inspector(
     featuriser: Featuriser | None = None,
     threads: int | None = None,
 ) -> Trained:
-    """Trains on one side of a split, stops by another, and looks at no third.
+    """Trains on the training side of a split; the validation side decides when to stop.
 
     Args:
         examples: of a setting and role.
         config: every choice; with a transfer that of the source, but for its training options.
-        split: by which sides are taken.
+        split: `architecture` or `random`.
         seed: the same seed, examples, options, number of threads and machine give the same weights.
         device: `cpu` or `cuda`.
         execution: how neighbours are summed.
-        transfer: start from what was learned elsewhere.
-        watch: told of every epoch.
-        states: folder for states to go on from.
-        resume: go on from these.
+        transfer: the source to start from.
+        watch: receives every epoch.
+        states: folder for states to resume from.
+        resume: continue from these.
         featuriser: one that has grouped these graphs in this way before.
         threads: of torch; None: as suits the network.
 
@@ -92,8 +93,7 @@ def train_inspector(
     enough(examples, split)
     train, val = examples.side(split, "train"), examples.side(split, "val")
     if transfer is not None:
-        same_network(config, transfer.source)
-        same_rows(examples, split, transfer.source)
+        check_source(config, split, transfer.source)
     if transfer is not None and transfer.source.preparation is not None:
         preparation = transfer.source.preparation.for_targets_of(train)
     else:
@@ -111,30 +111,20 @@ def train_inspector(
         try:
             with torch_threads(threads):
                 began = time.perf_counter()
-                begun = start(member, config, preparation, rows, split, seed, transfer)
+                learner, plain, sides = start(member, config, preparation, rows, split, seed, transfer)
                 before = time.perf_counter() - began
-                fitted = fit(
-                    begun.learner,
-                    begun.train,
-                    begun.val,
-                    config.training,
-                    preparation,
-                    seed=seed_of(seed, member),
-                    execution=execution,
-                    device=device,
-                    watch=None if watch is None else _of_member(watch, member),
-                    state_file=None if states is None else states / state_name(member),
-                    fingerprint=about,
-                    resume=resume,
-                )
+                where: dict[str, Any] = {"execution": execution, "device": device, "fingerprint": about}
+                loop = Loop(learner, *sides, config.training, preparation, seed=seed_of(seed, member), **where)
+                state_file = None if states is None else states / state_name(member)
+                fitted = fit(loop, None if watch is None else partial(watch, member), state_file, resume)
         except KeyboardInterrupt:
             if not fits:
                 raise
             interrupted = True
             break
         fits.append(dataclasses.replace(fitted, before=before))
-        networks.append(begun.learner.network)
-        begun_plains.append(begun.plain)
+        networks.append(learner.network)
+        begun_plains.append(plain)
         if fitted.interrupted:
             interrupted = True
             break
@@ -162,7 +152,6 @@ def train_inspector(
 
 
 def _calibrated(inspector: InspectorModel, val: Examples, execution: str) -> InspectorModel:
-    """With the factor of its spread, where it has one."""
     values, spread = inspector.predict(val, execution, judged=True)
     if spread is None:
         return inspector
@@ -178,7 +167,7 @@ def _fingerprint(
     transfer: Transfer | None,
     execution: str,
 ) -> Mapping[str, Any]:
-    """What a resumed state must agree with; epochs and ensemble may grow."""
+    """Values that a resumed state must agree with; epochs and ensemble may grow."""
     plain = to_plain(config)
     for name in ("epochs", "patience"):
         del plain["training"][name]
@@ -205,7 +194,3 @@ def _summary(fits: list[Fitted], *, finished: bool) -> dict[str, Any]:
         "seconds": round(sum(fitted.seconds for fitted in fits), 3),
         "finished": finished,
     }
-
-
-def _of_member(watch: MemberWatch, member: int) -> Callable[[Epoch], None]:
-    return lambda epoch: watch(member, epoch)

@@ -1,4 +1,4 @@
-"""A training from beginning to end: the best epoch by the validation rows, Ctrl-C, and a state to go on from."""
+"""Runs a training loop to its end: chooses the best epoch, handles Ctrl-C, writes states to resume from."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driple.inspector.data.tensors import Preparation, Prepared
-from driple.inspector.model.model_config import TrainingConfig
 from driple.inspector.training.epochs import Loop
 from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import repeatable
-from driple.inspector.training.trainable import Trainable
 from driple.inspector.training.training_state import read_state, write_state
 
 EVERY_S = 10.0
-"""At most so much work is lost when the process is killed."""
+"""Seconds between two writes of the state: at most so much work is lost when the process is killed."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Epoch:
 
     number: int
     last: int
-    """The number at which the loop ends if it does not get better."""
+    """The epoch at which training stops without a better one."""
     row: Mapping[str, float]
     """`train_loss`, `val_loss`, `val_nrmse`, `seconds`."""
     best_nrmse: float
@@ -47,7 +44,7 @@ class Fitted:
     """A row for each epoch; row 0 is before the first step."""
     best_epoch: int
     best_error: float
-    """Validation error of the best epoch, as `watch` of the options says."""
+    """Validation error of the best epoch, by the `watch` of the configuration."""
     seconds: float
     interrupted: bool = False
     diverged: bool = False
@@ -57,7 +54,6 @@ class Fitted:
 
     @property
     def epochs(self) -> int:
-        """Epochs done."""
         return len(self.history) - 1
 
     @property
@@ -66,48 +62,15 @@ class Fitted:
         return self.history[self.best_epoch]["val_nrmse"]
 
 
-def fit(
-    learner: Trainable,
-    train: Prepared,
-    val: Prepared,
-    training: TrainingConfig,
-    preparation: Preparation,
-    *,
-    seed: int = 0,
-    execution: str = "auto",
-    device: str = "cpu",
-    watch: Watch | None = None,
-    state_file: Path | None = None,
-    fingerprint: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    every_s: float = EVERY_S,
-) -> Fitted:
+def fit(loop: Loop, watch: Watch | None, state_file: Path | None, resume: bool) -> Fitted:
     """Trains, and leaves the network with the weights of its best epoch.
 
-    Ctrl-C ends it after the last whole epoch, with the best until then.
-
-    Args as `train_inspector`, and:
-        val: rows that choose the best epoch.
-        preparation: converts outputs to the targets' own units.
-        watch: receives every epoch; what it raises ends the training.
-        fingerprint: what a resumed state must agree with.
-        every_s: seconds between two writes of the state.
+    Ctrl-C ends it after the last whole epoch. `watch` receives every epoch; what it raises ends the training.
 
     Raises:
         BadInput: the state is of another training.
-        DripleError: errors are no numbers from the beginning.
+        DripleError: the loss is NaN from the beginning.
     """
-    loop = Loop(
-        learner,
-        train,
-        val,
-        training,
-        preparation,
-        seed=seed,
-        execution=execution,
-        device=device,
-        fingerprint=dict(fingerprint or {}),
-    )
     before = read_state(state_file, loop.at.fingerprint) if resume and state_file is not None else None
     if before is not None:
         loop.take(before)
@@ -117,9 +80,9 @@ def fit(
         with repeatable():
             while not loop.done():
                 loop.step()
-                if watch is not None and not loop.diverged:  # such an epoch is none
-                    watch(_told(loop, training))
-                if state_file is not None and time.monotonic() - written >= every_s:
+                if watch is not None and not loop.diverged:
+                    watch(_told(loop))
+                if state_file is not None and time.monotonic() - written >= EVERY_S:
                     write_state(state_file, loop.at)
                     written = time.monotonic()
     except KeyboardInterrupt:
@@ -130,14 +93,14 @@ def fit(
     with DeferredInterrupt() as ctrl_c:
         if state_file is not None:
             write_state(state_file, at)
-        learner.network.load_state_dict(at.best)
-        learner.network.eval()
+        loop.learner.network.load_state_dict(at.best)
+        loop.learner.network.eval()
     interrupted = interrupted or ctrl_c.came
     return Fitted(at.best, at.history, at.best_epoch, at.best_error, at.seconds, interrupted, loop.diverged)
 
 
-def _told(loop: Loop, training: TrainingConfig) -> Epoch:
+def _told(loop: Loop) -> Epoch:
     at = loop.at
-    last = min(training.epochs, at.best_epoch + training.patience)
+    last = min(loop.training.epochs, at.best_epoch + loop.training.patience)
     best = at.history[at.best_epoch]["val_nrmse"]
     return Epoch(len(at.history) - 1, last, at.history[-1], best, at.best_epoch, at.seconds)

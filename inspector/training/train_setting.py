@@ -186,11 +186,7 @@ def resolve(
 
 
 def check(found: Mapping[str, Any], transfer_from: str | Path | None, compare_scratch: bool, tune: int | None) -> None:
-    """Refuses choices that do not go together.
-
-    Raises:
-        BadInput: there are such.
-    """
+    """Raises BadInput for choices that contradict each other."""
     if transfer_from is None:
         if compare_scratch:
             raise BadInput("--compare-scratch goes with --transfer-from")
@@ -232,7 +228,7 @@ def _file_error(error: OSError) -> RunFailed:
 
 
 def _silent(line: str) -> None:
-    """Nobody listens."""
+    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,16 +258,15 @@ class _Job:
         return read_examples(self.datasets, self.setting, self.role)
 
     def check(self, examples: Examples, full: TrainConfig, transfer: Transfer | None) -> None:
-        """Finds now what the training would find later."""
+        """Raises early what the training would raise later."""
         from driple.inspector.data.examples import enough
-        from driple.inspector.training.initialisation import same_network, same_rows
+        from driple.inspector.training.initialisation import check_source
 
         enough(examples, self.split or "")
         examples.recipe(full.model.grouping)
         if transfer is None:
             return
-        same_network(full.model, transfer.source)
-        same_rows(examples, self.split or "", transfer.source)
+        check_source(full.model, self.split or "", transfer.source)
         source = transfer.source.folder
         if source is not None and source.resolve() == self.folder.resolve():
             raise BadInput(
@@ -296,7 +291,7 @@ class _Job:
                 **dataclasses.asdict(full.machine),
             )
         except KeyboardInterrupt:
-            self.say(f"interrupted: trials so far are in {storage}; the same command goes on")
+            self.say(f"interrupted: trials so far are in {storage}; the same command continues")
             raise
         shown = " ".join(f"{name}={value}" for name, value in sorted(best.choices.items()))
         self.say(f"best of {best.trials} trials: validation NRMSE {100 * best.val_nrmse:.2f} % with {shown}")
@@ -316,7 +311,7 @@ class _Job:
         for left in states.glob(".*.partial"):  # of a process that was killed while it wrote
             left.unlink()
         try:
-            if compare_scratch:  # the first of a comparison would pay for what is loaded or set up only then
+            if compare_scratch:  # else the first of the comparison pays for what is loaded only once
                 once = dataclasses.replace(full, model=changed(full.model, epochs=1, ensemble=1))
                 if dataclasses.replace(self, progress=None)._learn(examples, once, None, None, False).interrupted:
                     raise KeyboardInterrupt
@@ -342,23 +337,16 @@ class _Job:
             )
             return stopped
         try:
-            return self._judge(examples, full, transfer, trained, compare_scratch)
+            return self._judge(examples, full, trained, compare_scratch)
         except KeyboardInterrupt:
             self.say(f"interrupted: the inspector is in {self.folder}, without its report; --evaluate makes it")
             return stopped
 
-    def _judge(
-        self,
-        examples: Examples,
-        full: TrainConfig,
-        transfer: Transfer | None,
-        trained: Trained,
-        compare_scratch: bool,
-    ) -> TrainResult:
+    def _judge(self, examples: Examples, full: TrainConfig, trained: Trained, compare_scratch: bool) -> TrainResult:
         about: dict[str, Any] = {"training": dict(trained.inspector.training)}
         others: dict[str, Any] = {}
-        if transfer is not None:
-            about["transfer"] = dict(trained.inspector.transferred_from or {})
+        if trained.inspector.transferred_from is not None:
+            about["transfer"] = dict(trained.inspector.transferred_from)
         if compare_scratch:
             from driple.inspector.training.scratch_comparison import compare
 
@@ -372,12 +360,12 @@ class _Job:
     def _learn(
         self, examples: Examples, full: TrainConfig, transfer: Transfer | None, states: Path | None, resume: bool
     ) -> Trained:
-        from driple.inspector.training.tensorboard_curves import AllCurves
+        from driple.inspector.training.tensorboard_curves import LearningCurves
         from driple.inspector.training.train_inspector import train_inspector
 
         curves = None
         if states is not None:  # a training from scratch for comparison leaves no curves
-            curves = AllCurves(self.folder / EVENTS_FOLDER, go_on=resume, say=self.say)
+            curves = LearningCurves(self.folder / EVENTS_FOLDER, go_on=resume, say=self.say)
 
         def watch(member: int, epoch: Epoch) -> None:
             if self.progress is not None:
@@ -409,7 +397,7 @@ class _Job:
         about: dict[str, Any],
         others: dict[str, Any],
     ) -> TrainResult:
-        """Evaluates, and writes the files of the report if it is of the inspector's own split."""
+        """Evaluates, and writes the report if the split is the inspector's own."""
         from driple.inspector.evaluation.error_table import evaluate
         from driple.inspector.evaluation.report import write_reports
 

@@ -1,7 +1,6 @@
-"""The state of a training in one file, so that it can be resumed.
+"""The state of a training, to resume it: one safetensors file with the plain values in its metadata.
 
-One safetensors file, its plain values in the file's own metadata: two files could be of two moments. Written beside and
-moved into place.
+Two files could be of two moments.
 """
 
 from __future__ import annotations
@@ -15,6 +14,10 @@ from typing import Any
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.inspector import STATE_KEY, STATE_SCHEMA, STATE_VERSION
 from driple.contracts.run_dir import replacing
+from driple.inspector.training.train_config import flat
+
+_PLAIN = ("fingerprint", "history", "best_epoch", "best_error", "seconds")
+_TENSORS = ("network", "best", "optimiser")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +39,16 @@ class TrainingState:
 
 
 def write_state(path: Path, state: TrainingState) -> None:
-    """Puts the state in its place."""
+    """Writes the state."""
     from safetensors.torch import save
 
     tensors = {
         f"{part}.{name}": tensor.detach().cpu().contiguous().clone()
-        for part in ("network", "best", "optimiser")
+        for part in _TENSORS
         for name, tensor in getattr(state, part).items()
     }
-    plain = {
-        "schema": STATE_SCHEMA,
-        "schema_version": STATE_VERSION,
-        "fingerprint": state.fingerprint,
-        "history": state.history,
-        "best_epoch": state.best_epoch,
-        "best_error": state.best_error,
-        "seconds": state.seconds,
-    }
+    plain = {"schema": STATE_SCHEMA, "schema_version": STATE_VERSION}
+    plain |= {name: getattr(state, name) for name in _PLAIN}
     content = save(tensors, metadata={STATE_KEY: json.dumps(plain, allow_nan=False)})
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, "wb") as stream:
@@ -60,7 +56,7 @@ def write_state(path: Path, state: TrainingState) -> None:
 
 
 def read_state(path: Path, fingerprint: Mapping[str, Any]) -> TrainingState | None:
-    """The state, or None where there is none: the training was ended before its first was written.
+    """The state, or None if the training ended before its first state was written.
 
     Raises:
         BadInput: it cannot be read, or is of another training.
@@ -76,34 +72,20 @@ def read_state(path: Path, fingerprint: Mapping[str, Any]) -> TrainingState | No
         if (plain["schema"], plain["schema_version"]) != (STATE_SCHEMA, STATE_VERSION):
             raise BadInput(f"{path}: of another version of driple; train without --resume")
         _same(path, plain["fingerprint"], fingerprint)
-        parts = {
+        parts: dict[str, Any] = {
             part: {name.partition(".")[2]: value for name, value in tensors.items() if name.startswith(f"{part}.")}
-            for part in ("network", "best", "optimiser")
+            for part in _TENSORS
         }
-        return TrainingState(
-            fingerprint=plain["fingerprint"],
-            history=plain["history"],
-            best_epoch=plain["best_epoch"],
-            best_error=plain["best_error"],
-            seconds=plain["seconds"],
-            **parts,
-        )
+        return TrainingState(**{name: plain[name] for name in _PLAIN}, **parts)
     except (SafetensorError, OSError, ValueError, KeyError, TypeError):
         raise BadInput(f"{path}: no training to go on with (damaged?); train without --resume") from None
 
 
 def _same(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    was, now = _flat(found), _flat(json.loads(json.dumps(wanted)))
+    was, now = flat(found), flat(json.loads(json.dumps(wanted)))
     for name in sorted(was.keys() | now.keys()):
         if was.get(name) != now.get(name):
             raise BadInput(
                 f"--resume: the training in {path.parent.parent} had {name} = {was.get(name)!r}, not {now.get(name)!r}"
                 "; give the same options, or train without --resume"
             )
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, item in value.items():
-        flat |= _flat(item, f"{prefix}{name}.") if isinstance(item, Mapping) else {f"{prefix}{name}": item}
-    return flat

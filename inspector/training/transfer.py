@@ -24,15 +24,15 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput
+from driple.inspector.model.model_config import one_of
 from driple.inspector.network.batching.graph_batch import Graphs
 from driple.inspector.network.graph_network import Network
-
-TUNE = ("half", "mlp", "gru", "all")
+from driple.inspector.training.train_config import TUNE_PARTS
 
 
 class Transferred(nn.Module):  # type: ignore[misc]
-    """A network of which a part is frozen."""
+    """A network and the part of it that is trained: all of it, or what `tune` names."""
 
     def __init__(self, network: Network, tune: str) -> None:
         """Freeze what `tune` does not name. `half` needs a network that is split."""
@@ -42,19 +42,20 @@ class Transferred(nn.Module):  # type: ignore[misc]
         network.requires_grad_(True)
         for part in self._frozen():
             part.requires_grad_(False)
+        # A batch stays together where much is computed once for it; elsewhere freely drawn batches teach more.
+        self.keeps_batches = tune in ("half", "mlp")
 
     def _frozen(self) -> Iterator[nn.Module]:
         """Parts by what they are, not by their names: a wrong name would silently freeze nothing."""
         network = self.network
-        parts: list[nn.Module | None] = []
-        if self.tune == "half":
-            parts = [network.project, *network.layers_before_split(), network.cell]
-        elif self.tune == "mlp":
-            late = [network.late_layer, network.late_cell]
-            parts = [network.project, *network.layers, network.cell, *late, network.readout]
-        elif self.tune == "gru":
-            parts = [network.project, network.readout]
-        return (part for part in parts if part is not None)
+        late = [network.late_layer, network.late_cell]
+        parts: dict[str, list[nn.Module | None]] = {
+            "half": [network.project, *network.layers_before_split(), network.cell],
+            "mlp": [network.project, *network.layers, network.cell, *late, network.readout],
+            "gru": [network.project, network.readout],
+            "all": [],
+        }
+        return (part for part in parts[self.tune] if part is not None)
 
     def tuned(self) -> list[nn.Parameter]:
         """The parameters of the optimiser."""
@@ -62,6 +63,8 @@ class Transferred(nn.Module):  # type: ignore[misc]
 
     def cache(self, graphs: Graphs) -> Tensor:
         """The output of the frozen part for a batch, the same in every epoch."""
+        if self.tune == "all":
+            return graphs.features
         with torch.no_grad():
             if self.tune == "mlp":
                 return self.network.readout(graphs, self.network.encode(graphs))
@@ -81,19 +84,17 @@ class Transferred(nn.Module):  # type: ignore[misc]
 
 
 def prepare_transfer(network: Network, tune: str, ratio: float = 0.5) -> Transferred:
-    """A copy of the network with a part frozen; the network itself stays as it is.
+    """A copy of a trained network with a part frozen.
 
     Args:
-        network: trained.
-        tune: one of TUNE.
+        network: the network.
+        tune: one of TUNE_PARTS.
         ratio: for `half`: share of each graph's layers that is frozen, rounded up to whole layers.
 
     Raises:
-        UnknownName: of `tune`.
-        BadInput: the ratio is no share, or the network is split elsewhere already.
+        BadInput: an unknown part, an invalid ratio, or the network is already split elsewhere.
     """
-    if tune not in TUNE:
-        raise UnknownName("part to tune", tune, TUNE)
+    one_of("part to tune", tune, TUNE_PARTS)
     if tune == "half":
         if not 0 < ratio < 1:
             raise BadInput(f"transfer ratio: expected a share between 0 and 1, got {ratio} (0: tune all; 1: tune mlp)")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
-from driple.contracts.formats.inspector import FILE, ROLES
+from driple.contracts.formats.inspector import FILE, ROLES, folder_name
 from driple.contracts.metrics import COLUMNS, PUBLISHED_COLUMNS
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel
 from driple.inspector.data.tensors import Preparation
-from driple.inspector.model.inspector_folder import folder_of, load
+from driple.inspector.model.inspector_folder import load
 from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import PRESETS, InspectorConfig
 
@@ -55,17 +55,14 @@ class Source:
 
 
 def find_source(text: str, output: Path, setting: str, role: str, *, allow_other: bool = False) -> Source:
-    """The source that `--transfer-from` names.
+    """The source that `--transfer-from` names, for a new inspector of this setting and role.
 
     Args:
         text: a setting whose inspector is in `output`, a folder with an inspector, or a published checkpoint.
-        output: where inspectors are.
-        setting: of the inspector that is to be made.
-        role: of it.
         allow_other: allow a source with a different setting, role or device.
 
     Raises:
-        BadInput: there is none, it cannot be read, or it is not what was asked for.
+        BadInput: there is none, it cannot be read, or its setting, role or device is another.
     """
     path = Path(text)
     if path.name == FILE:
@@ -78,18 +75,14 @@ def find_source(text: str, output: Path, setting: str, role: str, *, allow_other
         said = str(Setting.parse(text))
     except BadSetting:
         raise BadInput(f"--transfer-from {text}: no such file or folder, and no setting") from None
-    folder = folder_of(output, said, role)
+    folder = output / folder_name(said, role)
     if not folder.is_dir():
         raise BadInput(f"--transfer-from {text}: no inspector in {folder} ({_there(output)})")
     return _of_folder(folder, said, setting, role, allow_other)
 
 
 def published_source(path: Path) -> Source:
-    """A checkpoint that the authors of Driple published.
-
-    Raises:
-        BadInput: it is none.
-    """
+    """A checkpoint that the authors of Driple published."""
     from driple.inspector.model.published_checkpoint import to_network_state
 
     return Source(
@@ -114,17 +107,14 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
         folder=folder,
         about={
             "from": found.setting,
-            "role": found.role,
-            "split": found.split,
-            "provenance": found.provenance,
-            "dataset_sha256": found.dataset_sha256,
+            **{name: getattr(found, name) for name in ("role", "split", "provenance", "dataset_sha256")},
             "weights_sha256": _weights_sha256(found),
         },
     )
 
 
 def _weights_sha256(found: InspectorModel) -> str:
-    """By which a training that is gone on with knows its source from one that was trained anew."""
+    """Detects, when a training is resumed, that its source was trained again."""
     digest = hashlib.sha256()
     for network in found.networks:
         for name, tensor in network.state_dict().items():
@@ -133,7 +123,7 @@ def _weights_sha256(found: InspectorModel) -> str:
 
 
 def _check(folder: Path, found: str, found_role: str, said: str | None, setting: str, role: str) -> None:
-    """Another setting is what transfer is for, if the user said which; by surprise it is a mistake."""
+    """A source of another setting is a mistake unless the user named that setting."""
     if said is not None and said != found:
         raise BadInput(f"{folder}: the folder says {said}, its inspector is of {found}; {ALLOW} takes it all the same")
     if said is None and found != setting:
@@ -148,7 +138,6 @@ def _check(folder: Path, found: str, found_role: str, said: str | None, setting:
 
 
 def _said_by(name: str) -> str | None:
-    """The setting that the name of a folder says."""
     for role in ROLES:
         name = name.removesuffix(f"-{role}")
     try:

@@ -1,7 +1,7 @@
-"""A search for better options with Optuna, trial by trial in one file, so that it goes on where it was.
+"""Hyper-parameter search with Optuna. Trials are stored in one file, so that a search can be continued.
 
-A trial is a training of one network; it counts what validation NRMSE it reaches. Trials that are worse than most at the
-same epoch are given up. What the user chose by name is not searched.
+A trial trains one network; its score is the best validation NRMSE. Trials that are worse than most at the same epoch
+are pruned. Options that the user set are not searched.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from driple.inspector.training.train_network import Epoch
 SPACE_VERSION = 2
 """Version of SPACE and of a trial; a search of another version is not continued."""
 GIVEN_UP_FROM = 20
-"""Epochs before a trial can be given up."""
+"""Epochs before a trial can be pruned."""
 LOOKED_AT_EVERY = 5
-"""Epochs between two looks: each is written to the search's file."""
+"""Epochs between two reports to Optuna, each of which is written to the file."""
 
 Choices = tuple[Any, ...]
 SPACE: Mapping[str, Choices] = {
@@ -53,7 +53,7 @@ class Best:
 
     config: InspectorConfig
     choices: Mapping[str, Any]
-    """That differ from the config the search began with."""
+    """Values that were searched."""
     val_nrmse: float
     trials: int
 
@@ -67,22 +67,21 @@ def search(
     storage: Path,
     seed: int = 0,
     fixed: Collection[str] = (),
-    device: str = "cpu",
-    execution: str = "auto",
-    threads: int | None = None,
     say: Callable[[str], None] | None = None,
+    **machine: Any,
 ) -> Best:
-    """Tries options until there are so many trials, with those of earlier searches.
+    """Searches until there are enough trials.
 
     Args as `train_inspector`, and:
-        base: the choices that are not searched.
+        base: values of the options that are not searched.
         trials: the total, with those of earlier searches in `storage`.
-        fixed: names of choices that stay as in `base`.
+        fixed: names of options that are not searched.
         say: receives a line per trial.
+        machine: device, execution and threads, as `train_inspector`.
 
     Raises:
-        BadInput: optuna is not installed, the file is no search, or there is too little to learn from.
-        DripleError: no trial came to an end.
+        BadInput: optuna is not installed, the file is not a search, or there are too few rows.
+        DripleError: no trial finished.
     """
     optuna = _optuna()
     enough(examples, split)
@@ -101,8 +100,7 @@ def search(
         chosen |= {name: trial.suggest_float(name, *bounds, log=True) for name, bounds in ranges.items()}
         config = dataclasses.replace(changed(base, **chosen), ensemble=1)
         if config.grouping not in featurisers:
-            # As the training itself has it: of the training rows alone.
-            recipe = examples.side(split, "train").recipe(config.grouping)
+            recipe = examples.side(split, "train").recipe(config.grouping)  # as in `train_inspector`
             featurisers[config.grouping] = Featuriser(config.features, recipe)
 
         def watch(_: int, epoch: Epoch) -> None:
@@ -111,22 +109,13 @@ def search(
                 if epoch.number >= GIVEN_UP_FROM and trial.should_prune():
                     raise optuna.TrialPruned
 
-        found = train_inspector(
-            examples,
-            config,
-            split=split,
-            seed=seed,
-            device=device,
-            execution=execution,
-            watch=watch,
-            featuriser=featurisers[config.grouping],
-            threads=threads,
-        )
+        once = featurisers[config.grouping]
+        found = train_inspector(examples, config, split=split, seed=seed, watch=watch, featuriser=once, **machine)
         if found.interrupted:
             raise KeyboardInterrupt
-        # Before the first epoch all trials are alike, if they add to a plain model: what is judged is what they learn.
+        # Without the epoch before the first: with a base model all trials are alike there.
         learned = found.fits[0].history[1:]
-        if not learned:  # errors were no numbers after the first
+        if not learned:  # the loss was NaN in the first epoch
             raise optuna.TrialPruned
         return min(row["val_nrmse"] for row in learned)
 
@@ -159,18 +148,16 @@ def _study(optuna: Any, storage: Path, name: str, seed: int) -> Any:
         study = optuna.create_study(study_name=name, storage=_url(storage), load_if_exists=True, direction="minimize")
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
-    except Exception as error:  # whatever the database says of a file that is none
-        raise BadInput(
-            f"{storage}: not a search that can be gone on with ({type(error).__name__}); remove it"
-        ) from None
-    # Numbers of its own for each part of an interrupted search: the same would try the same again.
+    except Exception as error:  # the database raises many kinds for a file of another format
+        raise BadInput(f"{storage}: not a search that can be continued ({type(error).__name__}); remove it") from None
+    # Another seed for each part of an interrupted search: the same seed would repeat its trials.
     study.sampler = optuna.samplers.TPESampler(seed=seed_of(seed, len(study.get_trials(deepcopy=False))))
     study.pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=GIVEN_UP_FROM)
     return study
 
 
 def _url(storage: Path) -> str:
-    """Of the database; whatever its path holds, it is the path and no part of a URL."""
+    """The URL of the database, with special characters of the path quoted."""
     from sqlalchemy.engine import URL
 
     return str(URL.create("sqlite", database=str(storage)).render_as_string(hide_password=False))

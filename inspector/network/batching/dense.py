@@ -1,7 +1,6 @@
 """Dense execution: a padded batch, an adjacency matrix for each graph, batched matrix products.
 
-Rows that fill up a smaller graph have no neighbours and are nobody's neighbour. What a layer's bias puts there stays
-there, and readouts leave it out.
+Padding rows have no neighbours. A layer's bias may fill them, but does not spread, and readouts ignore them.
 """
 
 from __future__ import annotations
@@ -19,19 +18,17 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Edges of a padded batch, its rows counted through, sorted by node."""
+    """Edges of a padded batch, rows numbered through, sorted by node."""
 
     node: Tensor
     neighbour: Tensor
     lengths: Tensor
-    """Of each row the number of its edges."""
+    """Number of edges of each row."""
 
     def of_node(self, x: Tensor) -> Tensor:
-        """[edges, F]."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.node)
 
     def of_neighbour(self, x: Tensor) -> Tensor:
-        """[edges, F]."""
         return x.reshape(-1, x.shape[-1]).index_select(0, self.neighbour)
 
     def reduce(self, along: Tensor, how: str) -> Tensor:
@@ -49,7 +46,7 @@ class DenseGraphs:
     """See Graphs."""
 
     def __init__(self, features: Tensor, adjacency: Tensor, counts: Sequence[int]) -> None:
-        """Take features [B, N, F], symmetric adjacency [B, N, N] without self-loops, and the nodes of each graph."""
+        """Takes features [B, N, F], symmetric adjacency [B, N, N] without self-loops, and the nodes of each graph."""
         self.features = features
         self.adjacency = adjacency
         self.counts = tuple(counts)
@@ -67,9 +64,8 @@ class DenseGraphs:
 
     @cached_property
     def normalised(self) -> Tensor:
-        """D^-1/2 (A + I) D^-1/2, once for all layers; zero in rows that fill up."""
-        n = self.adjacency.shape[1]
-        with_self = self.adjacency + torch.eye(n, dtype=self.adjacency.dtype, device=self.adjacency.device)
+        """D^-1/2 (A + I) D^-1/2, once for all layers; zero in padding rows."""
+        with_self = self._with_self
         scale = with_self.sum(-1, keepdim=True).rsqrt()
         result = scale * with_self * scale.transpose(1, 2)
         return result * self.real if self.ragged else result
@@ -82,8 +78,12 @@ class DenseGraphs:
     @cached_property
     def edges_with_self(self) -> Edges:
         """The same, and an edge from every row to itself."""
+        return _edges(self._with_self)
+
+    @property
+    def _with_self(self) -> Tensor:
         n = self.adjacency.shape[1]
-        return _edges(self.adjacency + torch.eye(n, dtype=self.adjacency.dtype, device=self.adjacency.device))
+        return self.adjacency + torch.eye(n, dtype=self.adjacency.dtype, device=self.adjacency.device)
 
     def to(self, device: object) -> DenseGraphs:
         return DenseGraphs(self.features.to(device), self.adjacency.to(device), self.counts)
@@ -104,7 +104,7 @@ class DenseGraphs:
         return self._extreme(x, "min")
 
     def _extreme(self, x: Tensor, which: str) -> Tensor:
-        # Along edges, as all that is no product of matrices: a table of all pairs would be N/degree times as large.
+        # Along edges: a table of all pairs would be N/degree times as large.
         edges = self.edges
         found = edges.reduce(edges.of_neighbour(x), which).masked_fill(edges.lengths[:, None] == 0, 0)
         return found.view_as(x)
@@ -148,7 +148,7 @@ class DenseGraphs:
         return torch.where(where[:, None, None], new, old)
 
     def _hidden(self, x: Tensor) -> Tensor:
-        """With rows that fill up out of the running for a maximum."""
+        """With -inf in padding rows."""
         return x.masked_fill(~self.real, _NEVER) if self.ragged else x
 
 

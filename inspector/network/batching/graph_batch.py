@@ -1,7 +1,7 @@
 """The interface of a batch of graphs for layers and readouts, however neighbours are summed.
 
 Node values are [B, N, F] in the dense execution, where N is the size of the largest graph, and [sum of sizes, F] in the
-sparse one. A layer that treats nodes one by one need not know which. Edges have no direction and no weight.
+sparse one. Edges have no direction and no weight.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Graphs(Protocol):
 
     @property
     def features(self) -> Tensor:
-        """Of the nodes, as given; rows that only fill up are zero."""
+        """Node features; padding rows are zero."""
 
     @property
     def sizes(self) -> Tensor:
@@ -24,10 +24,9 @@ class Graphs(Protocol):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The same as plain numbers: asking a tensor would wait for the device."""
+        """The same as integers: reading a tensor would wait for the device."""
 
-    def to(self, device: object) -> Graphs:
-        """The same graphs elsewhere."""
+    def to(self, device: object) -> Graphs: ...
 
     # Per node, over its neighbours. Where a node has none: 0.
 
@@ -52,25 +51,21 @@ class Graphs(Protocol):
     def messages(self, of_self: Tensor, of_neighbour: Tensor) -> Tensor:
         """Sum over v's neighbours w of ReLU(of_self_v + of_neighbour_w)."""
 
-    # Per graph, over its nodes.
+    # Per graph, over its nodes: [B, F].
 
-    def pool_sum(self, x: Tensor) -> Tensor:
-        """[B, F]."""
+    def pool_sum(self, x: Tensor) -> Tensor: ...
 
-    def pool_mean(self, x: Tensor) -> Tensor:
-        """[B, F]."""
+    def pool_mean(self, x: Tensor) -> Tensor: ...
 
-    def pool_max(self, x: Tensor) -> Tensor:
-        """[B, F]."""
+    def pool_max(self, x: Tensor) -> Tensor: ...
 
-    def pool_logsumexp(self, x: Tensor) -> Tensor:
-        """[B, F]."""
+    def pool_logsumexp(self, x: Tensor) -> Tensor: ...
 
     def softmax(self, scores: Tensor) -> Tensor:
         """Of [..., 1], over the nodes of each graph."""
 
     def weighted_sum(self, weights: Tensor, x: Tensor) -> Tensor:
-        """[B, F]: sum over nodes of weights [..., 1] times x."""
+        """Sum over nodes of weights [..., 1] times x."""
 
     def spread(self, of_graph: Tensor) -> Tensor:
         """[B, F] to every node of its graph."""

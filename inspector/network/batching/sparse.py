@@ -7,6 +7,7 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ class SparseGraphs:
     """See Graphs."""
 
     def __init__(self, features: Tensor, edges: Tensor, counts: Sequence[int]) -> None:
-        """Take features [sum of counts, F], both directions of every edge [2, e], and the nodes of each graph."""
+        """Takes features [sum of counts, F], both directions of every edge [2, e], and the nodes of each graph."""
         self.dgl = _dgl()
         self.features = features
         self.edges = edges
@@ -32,13 +33,12 @@ class SparseGraphs:
 
     @cached_property
     def graph_of(self) -> Tensor:
-        """Of each node the number of its graph."""
+        """The number of the graph of each node."""
         numbers = torch.arange(len(self.counts), device=self.features.device)
         return numbers.repeat_interleave(self.sizes, output_size=len(self.features))
 
     @cached_property
     def graph(self) -> Any:
-        """All edges as DGL has them."""
         return self.dgl.graph((self.edges[0], self.edges[1]), num_nodes=len(self.features))
 
     @cached_property
@@ -90,12 +90,12 @@ class SparseGraphs:
         return self.pool_sum(x) / self.sizes[:, None]
 
     def pool_max(self, x: Tensor) -> Tensor:
-        # Not segment_reduce: of equal nodes it gives one the gradient, where the dense execution shares it out.
+        # Not segment_reduce: it gives the gradient to one of equal nodes; the dense execution shares it.
         index = self.graph_of[:, None].expand(-1, x.shape[-1])
         return x.new_zeros(len(self.counts), x.shape[-1]).scatter_reduce(0, index, x, "amax", include_self=False)
 
     def pool_logsumexp(self, x: Tensor) -> Tensor:
-        # Less the largest of its graph, so that exp stays in range; a constant, as far as gradients go.
+        # Minus the largest of its graph, so that exp stays in range; a constant for gradients.
         largest = self.pool_max(x.detach())
         return self.pool_sum((x - self.spread(largest)).exp()).log() + largest
 
@@ -119,10 +119,8 @@ def sparse(features: Sequence[Tensor], edges: Sequence[Tensor]) -> SparseGraphs:
         DripleError: DGL is not installed.
     """
     counts = [len(rows) for rows in features]
-    first = [0]
-    for count in counts:
-        first.append(first[-1] + count)
-    pairs = torch.cat([own + before for own, before in zip(edges, first, strict=False)]).T
+    first = accumulate(counts[:-1], initial=0)
+    pairs = torch.cat([own + before for own, before in zip(edges, first, strict=True)]).T
     return SparseGraphs(torch.cat(list(features)), torch.cat([pairs, pairs.flip(0)], dim=1), counts)
 
 

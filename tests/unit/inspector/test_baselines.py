@@ -11,7 +11,7 @@ import pytest
 
 from driple.contracts.errors import UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.dataset_rows import Example, Examples
+from driple.inspector.data.examples import Example, Examples
 from driple.inspector.evaluation import ridge_baseline
 from driple.inspector.evaluation.baselines import BASELINES, MEAN, RIDGE, TREES, fit
 from driple.inspector.evaluation.scores import scores

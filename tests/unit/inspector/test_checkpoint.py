@@ -14,11 +14,12 @@ import pytest
 import training_work as work
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.inspector import folder_name
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_dir import replacing
 from driple.inspector.data.examples import Examples
 from driple.inspector.model import inspector_folder
-from driple.inspector.model.inspector_folder import folder_of, load, save
+from driple.inspector.model.inspector_folder import load, save
 from driple.inspector.model.inspector_model import InspectorModel
 
 
@@ -202,5 +203,5 @@ def test_weights_that_were_changed_are_refused(folder: Path) -> None:
 
 
 def test_servers_have_a_folder_of_their_own() -> None:
-    assert folder_of(Path("i"), "cpu-p1w2-1g", "worker") == Path("i/cpu-p1w2-1g")
-    assert folder_of(Path("i"), "cpu-p1w2-1g", "ps") == Path("i/cpu-p1w2-1g-ps")
+    assert folder_name("cpu-p1w2-1g", "worker") == "cpu-p1w2-1g"
+    assert folder_name("cpu-p1w2-1g", "ps") == "cpu-p1w2-1g-ps"

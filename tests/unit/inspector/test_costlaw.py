@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.cost_model import CostModel, FloatArray
+from driple.inspector.base_model.cost_model import CostModel
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 
 BURST, IDLE, HEIGHT = (COLUMNS.index(name) for name in ("net_rx_burst_s", "net_rx_idle_s", "net_rx_burst_bytes_per_s"))

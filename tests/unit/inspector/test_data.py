@@ -11,15 +11,11 @@ import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
+from driple.contracts.formats.dataset import SIDES
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data import dataset_rows, graph_lists
-from driple.inspector.data.dataset_rows import (
-    PublishedGraph,
-    read_examples,
-    unmeasured,
-    usable,
-)
-from driple.inspector.data.examples import SIDES, WORKLOAD
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import WORKLOAD, PublishedGraph, unmeasured, usable
 from driple.pipeline.graph.public import OpGraph
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"

@@ -13,7 +13,8 @@ import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.dataset_rows import enough, read_examples, usable
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import enough, usable
 from driple.pipeline.datasets import dataset_file as files
 
 
@@ -109,7 +110,7 @@ def test_op_types_that_are_no_text(tmp_path: Path) -> None:
     broken = pa.ListArray.from_arrays(odd.offsets, pa.Array.from_buffers(pa.string(), len(table), odd.values.buffers()))
     place = table.schema.get_field_index("op_type")
     pq.write_table(table.set_column(place, table.schema.field("op_type"), broken), path)
-    assert "an op whose type is no text" in refused(tmp_path)
+    assert "an op type that is not text" in refused(tmp_path)
 
 
 def _only_gpu_null(row: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ def test_a_row_that_does_not_say_its_run(tmp_path: Path) -> None:
     path = work.write(work.zoo(), tmp_path)
     runs = pq.read_table(path, columns=["run_id"])["run_id"].to_pylist()
     work.rewrite(path, run_id=[None, *runs[1:]])
-    assert "a row without its run (run_id is null)" in refused(tmp_path)
+    assert "a row without a run (run_id is null)" in refused(tmp_path)
 
 
 def test_no_rows_at_all(tmp_path: Path) -> None:
@@ -228,7 +229,7 @@ def test_a_graph_that_is_named_and_not_there(tmp_path: Path) -> None:
     path = work.write(work.zoo(), tmp_path)
     names = pq.read_table(path, columns=["graph"])["graph"].to_pylist()
     work.rewrite(path, graph=[*names[:-1], "f" * 64])
-    assert f"graph {'f' * 12} is named by a row and is not there" in refused(tmp_path)
+    assert f"graph {'f' * 12} is named by a row and missing" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -244,9 +245,9 @@ def test_a_target_that_is_no_number(tmp_path: Path, value: float) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("width", np.nan, "width is nan; what is unknown is null in a dataset"),
-        ("network_rate_mbit", np.inf, "network_rate_mbit is inf; what is unknown is null"),
-        ("bytes_received", np.nan, "bytes_received is nan; what is unknown is null"),
+        ("width", np.nan, "width is nan; write null for an unknown value"),
+        ("network_rate_mbit", np.inf, "network_rate_mbit is inf; write null for an unknown value"),
+        ("bytes_received", np.nan, "bytes_received is nan; write null for an unknown value"),
         ("batch_size", -5, "batch_size is -5; expected 1 or more"),
         ("batch_size", 0, "batch_size is 0; expected 1 or more"),
         ("bytes_sent", -1e9, "bytes_sent is -1e+09; expected 0 to 1e+18"),
@@ -281,7 +282,7 @@ def test_enough_to_learn_from(tmp_path: Path) -> None:
         (lambda: work.zoo(families=("densenet", "alexnet")), "architecture", "no rows on side train"),
         (lambda: work.zoo(batches=(32,)), "random", "no rows on side val and test of the random split"),
         (lambda: work.zoo(depths=(1,), batches=(8, 16)), "architecture", "6 workloads to train on"),
-        (lambda: work.published(24), "architecture", "do not say their model"),
+        (lambda: work.published(24), "architecture", "have no model names"),
     ],
 )
 def test_not_enough_to_learn_from(tmp_path: Path, dataset: Callable[[], files.Dataset], split: str, said: str) -> None:

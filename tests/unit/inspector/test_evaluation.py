@@ -54,9 +54,9 @@ def test_all_predictors_are_scored_on_the_same_rows(
     test = examples.side("architecture", "test")
     wanted = scores(test.targets(), inspector.predict(test)[0])
     assert found.scores["test"][INSPECTOR] == wanted
-    counts = {(row.side, row.target): set() for row in found.rows()}  # type: dict[tuple[str, str], set[int]]
+    counts = {(row["side"], row["target"]): set() for row in found.rows()}  # type: dict[tuple[str, str], set[int]]
     for row in found.rows():
-        counts[row.side, row.target].add(row.rows)
+        counts[row["side"], row["target"]].add(row["rows"])
     assert all(len(of_row) == 1 for of_row in counts.values())
     assert found.counts == {"train": 27, "val": 9, "test": 9}
 

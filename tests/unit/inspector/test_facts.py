@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from driple.inspector.data import workload_features as module
-from driple.inspector.data.dataset_rows import Example, PublishedGraph, unmeasured
+from driple.inspector.data.examples import Example, PublishedGraph, unmeasured
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table, workload_features
 from driple.pipeline.graph.public import OpGraph, read_graph
 

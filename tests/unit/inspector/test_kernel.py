@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.kernel_ridge import FloatArray, KernelRidge
+from driple.inspector.base_model.kernel_ridge import KernelRidge
+from driple.inspector.data.array_types import FloatArray
 
 FOLDS: NDArray[np.int64] = np.arange(120) % 6
 

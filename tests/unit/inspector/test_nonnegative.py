@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from driple.inspector.base_model.nonnegative_lstsq import FloatArray, nonnegative
+from driple.inspector.base_model.nonnegative_lstsq import nonnegative
+from driple.inspector.data.array_types import FloatArray
 
 PROBLEMS, ROWS, UNKNOWNS = 40, 30, 12
 

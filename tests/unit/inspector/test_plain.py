@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.base_model.stacked_regressor import KINDS, BaseModel, FloatArray, SourceModel, folds_of
+from driple.inspector.base_model.stacked_regressor import KINDS, BaseModel, SourceModel, folds_of
+from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.scaling import TargetScaler, WorkloadScaler
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES
 

@@ -148,7 +148,7 @@ def test_files_that_are_none(examples: Examples, tmp_path: Path) -> None:
     for broken, message in (
         ({**value, "schema": "dataset"}, "not the training rows"),
         ({**value, "rows": []}, "no training rows"),
-        ({**value, "facts": value["facts"][1:]}, "another number of facts"),
+        ({**value, "facts": value["facts"][1:]}, "another number of features"),
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(BadInput, match=message):

@@ -155,9 +155,9 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(UnknownName):
             make()
-    with pytest.raises(BadInput, match="2 features of a node, the scale knows 3"):
+    with pytest.raises(BadInput, match="2 features of a node, the scaler expects 3"):
         FeatureScaler.fit("log", [np.ones((2, 3))]).transform(np.ones((2, 2)))
-    with pytest.raises(BadInput, match="facts of shape"):
+    with pytest.raises(BadInput, match="workload features of shape"):
         WorkloadScaler.fit(np.zeros((3, len(WORKLOAD_FEATURES)))).transform(np.zeros((3, 2)))
     with pytest.raises(BadInput, match="different lengths"):
         FeatureScaler("log", (0.0,), (1.0, 1.0))

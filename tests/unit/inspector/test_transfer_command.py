@@ -14,7 +14,8 @@ import training_work as work
 from safetensors import safe_open
 
 from driple.contracts.errors import BadInput
-from driple.inspector.data.examples import SIDES, Examples, job_of
+from driple.contracts.formats.dataset import SIDES
+from driple.inspector.data.examples import Examples, job_of
 from driple.inspector.model.inspector_folder import load, save
 from driple.inspector.model.model_config import PRESETS, changed
 from driple.inspector.training.initialisation import Transfer

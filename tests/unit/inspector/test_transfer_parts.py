@@ -12,7 +12,8 @@ from driple.contracts.errors import BadInput, UnknownName
 from driple.inspector.model.model_config import PRESETS, NetworkConfig
 from driple.inspector.network.batching.dense import DenseGraphs, dense
 from driple.inspector.network.graph_network import Network
-from driple.inspector.training.transfer import TUNE, Transferred, prepare_transfer
+from driple.inspector.training.train_config import TUNE_PARTS
+from driple.inspector.training.transfer import Transferred, prepare_transfer
 
 PAPER = dataclasses.replace(PRESETS["paper"].network, hidden=8)
 OURS = NetworkConfig(hidden=8, depth="4", plain=False, dropout=0.0)
@@ -54,7 +55,7 @@ def parts(network: Network) -> set[str]:
     return {name.split(".")[0] for name, weight in network.named_parameters() if weight.requires_grad}
 
 
-@pytest.mark.parametrize("tune", TUNE)
+@pytest.mark.parametrize("tune", TUNE_PARTS)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_before_tuning_answers_are_those_of_the_start(config: NetworkConfig, tune: str) -> None:
     start, batch = trained(config), graphs()
@@ -62,7 +63,7 @@ def test_before_tuning_answers_are_those_of_the_start(config: NetworkConfig, tun
     assert torch.equal(transferred(batch, transferred.cache(batch), WORKLOAD_FEATURES), start(batch, WORKLOAD_FEATURES))
 
 
-@pytest.mark.parametrize("tune", TUNE)
+@pytest.mark.parametrize("tune", TUNE_PARTS)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_frozen_weights_stay_and_all_others_move(config: NetworkConfig, tune: str) -> None:
     start, batch = trained(config), graphs()
@@ -83,14 +84,14 @@ def test_frozen_weights_stay_and_all_others_move(config: NetworkConfig, tune: st
 
 
 def test_what_each_choice_tunes() -> None:
-    tuned = {tune: parts(prepare_transfer(trained(PAPER), tune).network) for tune in TUNE}
+    tuned = {tune: parts(prepare_transfer(trained(PAPER), tune).network) for tune in TUNE_PARTS}
     assert tuned == {
         "half": {"late_layer", "late_cell", "readout", "mlp"},
         "mlp": {"mlp"},
         "gru": {"layers", "cell", "mlp"},
         "all": {"layers", "cell", "readout", "mlp"},
     }
-    ours = {tune: parts(prepare_transfer(trained(OURS), tune).network) for tune in TUNE}
+    ours = {tune: parts(prepare_transfer(trained(OURS), tune).network) for tune in TUNE_PARTS}
     assert ours == {
         "half": {"layers", "late_cell", "readout", "mlp"},
         "mlp": {"mlp"},
@@ -136,7 +137,7 @@ def test_a_split_network_loads_again_strictly_and_transfers_again(config: Networ
     again = Network(config, 3, 2, split=network.split)
     again.load_state_dict(network.state_dict(), strict=True)
     assert torch.equal(again(batch, WORKLOAD_FEATURES), network(batch, WORKLOAD_FEATURES))
-    for tune in TUNE:
+    for tune in TUNE_PARTS:
         third = prepare_transfer(again, tune, 0.4)
         assert torch.equal(third(batch, third.cache(batch), WORKLOAD_FEATURES), network(batch, WORKLOAD_FEATURES))
     with pytest.raises(BadInput, match="split at 0.4 already"):
@@ -144,7 +145,7 @@ def test_a_split_network_loads_again_strictly_and_transfers_again(config: Networ
 
 
 def test_what_is_cached_holds_no_gradients() -> None:
-    for tune in TUNE:
+    for tune in TUNE_PARTS:
         assert not prepare_transfer(trained(OURS), tune).cache(graphs()).requires_grad
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from driple.contracts.formats.dataset import GROUPS, MEASURED, OPS, PUBLISHED
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import COLUMNS
-from driple.inspector.data.dataset_rows import Examples, read_examples
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Examples
 from driple.pipeline.datasets.dataset_file import (
     Dataset,
     Row,

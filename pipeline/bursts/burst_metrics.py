@@ -90,12 +90,7 @@ class Analysis:
 
 
 def measure(series: Series, *, step_s: float | None = None) -> Bib:
-    """The metrics of a series.
-
-    Args:
-        series: rates or levels; samples may be missing or wrong.
-        step_s: the training step if known. It gives the length of a cycle.
-    """
+    """The metrics of a series of rates or levels. The training step, if known, gives the length of a cycle."""
     return analyse(series, step_s=step_s).bib
 
 

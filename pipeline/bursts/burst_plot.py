@@ -23,8 +23,7 @@ FORMATS = (".png", ".svg", ".pdf")
 def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) -> None:
     """Writes a plot with a row for each series. Partial bursts are grey; a dashed line shows the threshold.
 
-    Raises:
-        BadInput: matplotlib is not installed, or the suffix is not a format.
+    Raises BadInput if matplotlib is not installed, or the suffix is not a format.
     """
     if path.suffix.lower() not in FORMATS:
         raise BadInput(f"--plot {path}: expected a name that ends in {', '.join(FORMATS)}")

@@ -42,16 +42,9 @@ class Import:
 
 
 def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
-    """Reads a published file.
+    """Reads a published file. Without a setting, the name of the file contains it.
 
-    Args:
-        path: the file.
-        setting: taken from the name of the file if None.
-        rules_version: written into every row.
-
-    Raises:
-        BadInput: the file is missing, of another kind, or contains code.
-        DripleError: torch is not installed.
+    Raises BadInput if the file is missing, of another kind, or contains code, or if torch is not installed.
     """
     if setting is None:
         try:

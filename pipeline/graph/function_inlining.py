@@ -43,11 +43,7 @@ class Node:
 
 
 def inline_functions(graph: Message) -> list[Node]:
-    """All nodes, those of a called function after the call.
-
-    Raises:
-        BadInput: a node without name or op, a recursive function, or too many nodes.
-    """
+    """All nodes, those of a called function after the call. Raises BadInput, as for a recursive function."""
     inliner = _Inliner({function.signature.name: function for function in graph.library.function})
     inliner.add(graph.node, "", {}, "", 0)
     return inliner.nodes

@@ -50,11 +50,7 @@ _REFERENCE = 100
 
 
 def parse(content: bytes, *, text: bool) -> Message:
-    """The GraphDef in `content`, in binary or text form.
-
-    Raises:
-        BadInput: it is none, or is cut short.
-    """
+    """The GraphDef in `content`, in binary or text form. Raises BadInput if it is none, or is cut short."""
     graph = _graph_class()()
     from google.protobuf import message, text_format
 

@@ -53,11 +53,7 @@ def guessed(shape: Sequence[int], batch_size: int | None) -> list[int]:
 
 
 def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
-    """The size of all outputs, and whether it is known without a guess.
-
-    Raises:
-        BadInput: an impossible size.
-    """
+    """The size of all outputs, and whether it is known without a guess. Raises BadInput for an impossible size."""
     total, known = 0.0, True
     for shape, dtype in zip(shapes, dtypes, strict=True):
         if dtype in HANDLES:

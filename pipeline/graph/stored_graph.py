@@ -123,11 +123,7 @@ def is_default(workload: Workload) -> bool:
 
 
 def read(path: Path) -> dict[str, StoredGraph]:
-    """The rows of a file by strategy.
-
-    Raises:
-        BadInput: the file cannot be read or is not of this release.
-    """
+    """The rows of a file by strategy. Raises BadInput if the file cannot be read or is not of this release."""
     arrow = importlib.import_module("pyarrow")
     parquet = importlib.import_module("pyarrow.parquet")
     try:

@@ -17,11 +17,7 @@ from driple.pipeline.traces.series import LEVEL, Series
 
 
 def read_trace(given: TraceInput) -> Source:
-    """All columns of a trace, counters as rates; of another Parquet file the named columns.
-
-    Raises:
-        BadInput: it is not Parquet, or a column is missing or has no numbers.
-    """
+    """All columns of a trace, counters as rates; of another Parquet file the named columns. Raises BadInput."""
     path, time, values, counters = given.path, given.time, given.values, given.counters
     try:
         table = read_parquet(path)

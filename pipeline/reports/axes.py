@@ -53,15 +53,7 @@ class Scale:
 
 
 def scale(values: Sequence[float], start: float, end: float, *, from_zero: bool = False, log: bool = False) -> Scale:
-    """One that holds all values, with room where they are all the same.
-
-    Args:
-        values: finite; at least one.
-        start: pixel of the least.
-        end: pixel of the greatest.
-        from_zero: begin at 0.
-        log: logarithmic; all values must be positive then.
-    """
+    """A scale for all values, which are finite. A logarithmic one needs positive values; equal values get a margin."""
     low, high = min(values), max(values)
     if log:
         return Scale(low / 1.1, high * 1.1, start, end, log=True)

@@ -40,13 +40,11 @@ def legend(names: Sequence[str]) -> Html:
 
 
 def histogram(title: str, values: Sequence[float], label: Label, *, mark: tuple[float, str] | None = None) -> Html:
-    """How often which value was seen.
+    """Draws a histogram of the finite values.
 
     Args:
-        title: what the values are.
-        values: those that are no number are left out.
-        label: a value with its unit.
-        mark: a value that matters, and its name.
+        label: formats a value with its unit.
+        mark: a value to highlight, and its name.
     """
     known = [value for value in values if math.isfinite(value)]
     if not known:

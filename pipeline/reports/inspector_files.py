@@ -40,11 +40,7 @@ class Files:
 
 
 def read_files(folder: Path) -> Files:
-    """Reads the folder. A missing or damaged file beside inspector.json is a fault, not an error.
-
-    Raises:
-        BadInput: inspector.json is not an inspector of this release, or cannot be read.
-    """
+    """Reads the folder; a bad file beside inspector.json is a fault. Raises BadInput if inspector.json is bad."""
     about = read_json_file(folder / FILE, check_header)
     faults: list[str] = []
     report: Mapping[str, Any] = {}

@@ -24,11 +24,7 @@ _WORST = 20
 
 
 def inspector_report(folders: Sequence[Path], root: Path, watch: Watch) -> Report:
-    """One page for all folders. A folder that cannot be read is listed on the page if another one can.
-
-    Raises:
-        BadInput: no inspector can be read.
-    """
+    """One page; folders that cannot be read are listed on it. Raises BadInput if none can be read."""
     found: list[Files] = []
     broken: list[tuple[str, str]] = []
     for done, folder in enumerate(folders):

@@ -26,10 +26,10 @@ _MOST_POINTS = 1200
 
 
 def task_picture(run: Run, task: str) -> Html:
-    """All resources of a task over the first steps of its measured part.
+    """Plots all resources of a task over the first steps of its measured part.
 
-    A burst is shaded; grey where its beginning or end was not seen. The dashed line is the threshold, and the short
-    strokes on top are the beginnings of steps.
+    Bursts are shaded, in grey if their start or end was not observed. The dashed line is the threshold; ticks at the top
+    mark the starts of steps.
     """
     trace, step_s = run.tasks[task], step_time_s(run, task)
     found = [

@@ -67,9 +67,7 @@ class Run:
 def load_run(folder: Path) -> Run:
     """Reads and checks a run directory.
 
-    Raises:
-        CorruptRun: it is not sealed, a file is missing or was changed, a clock is too uncertain, or the traces do not
-            cover the training.
+    Raises CorruptRun if it is not sealed, a file is missing or was changed, or clocks or traces are not usable.
     """
     folder = Path(folder)
     paths = RunPaths(folder.absolute().parent.parent, folder.absolute().parent.name, folder.absolute().name)
@@ -137,11 +135,7 @@ def _clock(folder: Path, manifest: Manifest, record: TaskRecord) -> ClockFit:
 
 
 def read_parquet(path: Path) -> Any:
-    """A Parquet file as a table.
-
-    Raises:
-        CorruptRun: it cannot be read.
-    """
+    """A Parquet file as a table. Raises CorruptRun if it cannot be read."""
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -156,11 +150,7 @@ def read_parquet(path: Path) -> Any:
 
 
 def trace_metadata(path: Path, table: Any) -> dict[str, Any]:
-    """The metadata of a file of the sampler or of a task.
-
-    Raises:
-        CorruptRun: it has none, or another schema version.
-    """
+    """The metadata of a file of a run. Raises CorruptRun if it has none, or another schema version."""
     try:
         metadata = json.loads((table.schema.metadata or {})[METADATA_KEY.encode()])
         version = metadata.get("schema_version")
@@ -282,11 +272,7 @@ def _windows(folder: Path, measured: Mapping[str, Steps]) -> dict[str, tuple[Win
 
 
 def _coverage(folder: Path, task: str, t_s: FloatArray, window: Window) -> tuple[str, ...]:
-    """Flags about gaps in the measured part.
-
-    Raises:
-        CorruptRun: too much of it has no samples.
-    """
+    """Flags about gaps in the measured part. Raises CorruptRun if too much of it has no samples."""
     inside = t_s[(t_s >= window.start_s) & (t_s <= window.end_s)]
     inside = np.unique(inside)
     pauses = np.diff(np.r_[window.start_s, inside, window.end_s])

@@ -153,16 +153,7 @@ def unread(t_s: FloatArray, refresh_s: float) -> NDArray[np.int64]:
 def beats(
     t_s: FloatArray, lengths: FloatArray, counts: FloatArray
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
-    """Divides intervals evenly.
-
-    Args:
-        t_s: starts of the intervals.
-        lengths: their durations.
-        counts: the number of parts of each.
-
-    Returns:
-        The start of each part, the position of its interval, and how many parts of the interval follow it.
-    """
+    """Divides intervals evenly: start of each part, position of its interval, parts of the interval that follow it."""
     whole = counts.astype(np.int64)
     index: NDArray[np.int64] = np.repeat(np.arange(len(t_s)), whole)
     nth = np.arange(len(index)) - np.repeat(np.cumsum(whole) - whole, whole)

@@ -8,19 +8,10 @@ import numpy as np
 
 
 def task_traffic(t_ns: Any, flow: Any, sent: Any, received: Any) -> tuple[Any, Any, Any]:
-    """Counters of a task as the sum over its flows.
+    """Counters of a task as the sum over its flows: times of the reads, and bytes sent and received until then.
 
     A flow of the first read counts from its value then. A later one counts from zero, because all its bytes were sent
     since. A flow that ends changes nothing.
-
-    Args:
-        t_ns: time of each reading.
-        flow: its flow.
-        sent: bytes sent so far.
-        received: bytes received so far.
-
-    Returns:
-        The times of the reads, in order, and the bytes sent and received until then.
     """
     reads, read = np.unique(t_ns, return_inverse=True)
     order = np.lexsort((read, flow))

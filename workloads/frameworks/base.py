@@ -20,11 +20,7 @@ class TrainingFramework(ABC):
 
     @abstractmethod
     def prepare_environment(self, gpu: int | None) -> None:
-        """Sets the environment variables that the framework reads when it starts.
-
-        Args:
-            gpu: index of the only visible GPU; None for none.
-        """
+        """Sets the variables that the framework reads at its start; `gpu` is the only visible GPU, None for none."""
 
     @abstractmethod
     def load(self) -> str:

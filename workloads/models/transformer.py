@@ -29,16 +29,10 @@ _MASKED = -1e9
 def translate(
     inputs: Inputs, hyper: Hyper, *, units: int, heads: int, dropout: float = 0.1, decoder: str = "self"
 ) -> Tensor:
-    """Encoder and decoder of six layers each.
+    """Encoder and decoder of six layers each, over `source` [batch, length] and `target` [batch, length + 1].
 
-    Args:
-        inputs: `source` [batch, length] and `target` [batch, length + 1].
-        hyper: sizes.
-        units: width of the model; the inner layer has four times that.
-        heads: of each attention; they share the units.
-        dropout: of each layer's result.
-        decoder: what the decoder does with its own past: `self` attention, `relative` positions in every attention
-            to itself, or the cumulative `average` (Zhang et al. 2018, arXiv 1805.00631).
+    The decoder applies to its own past: `self` attention, `relative` positions in every attention to itself, or the
+    cumulative `average` (Zhang et al. 2018, arXiv 1805.00631).
     """
     units = hyper.channels(units, 2 * heads)
     table = SharedEmbedding(hyper.classes, units)

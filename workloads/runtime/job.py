@@ -26,11 +26,7 @@ MOST_TOKENS = 2**31 - 1
 
 
 def read_job(path: Path) -> JobSpec:
-    """The job of a file.
-
-    Raises:
-        BadInput: the file cannot be read, is not a job, or has unknown names.
-    """
+    """The job of a file. Raises BadInput if the file cannot be read, is not a job, or has unknown names."""
     return read_json_file(path, _job)
 
 
@@ -93,13 +89,9 @@ def workload_of(
     sharding: str = "balanced",
     strategy: str = "ps",
 ) -> Workload:
-    """A workload with the default sizes of the model where none are given.
+    """A workload with the default dataset and sizes of the model where none are given.
 
-    Args:
-        model: a name of the zoo or `file.py:function`.
-        dataset: None for the default of the model.
-        size: image side or sequence length.
-        code_path: file of the user's own model; its hash becomes part of the workload.
+    `size` is the image side or sequence length. The hash of `code_path`, a user's own model, is part of the workload.
     """
     known = None if is_custom(model) else find_model(model)
     if dataset is None:

@@ -46,12 +46,7 @@ class Watchdog:
         threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def expect(self, seconds: float, complaint: str | Callable[[], str]) -> None:
-        """Ends the task with `complaint` unless `expect` or `relax` is called again within `seconds`.
-
-        Args:
-            seconds: from now.
-            complaint: the message, or a function that makes it when the time is up.
-        """
+        """Ends the task with `complaint`, or its result, unless `expect` or `relax` is called within `seconds`."""
         with self._change:
             self._deadline = time.monotonic() + seconds
             self._complaint = complaint

@@ -47,11 +47,7 @@ class Ending:
 
 
 def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None = None) -> None:
-    """Runs worker `index` to its end.
-
-    Args:
-        graph_file: file for the graph; None for none.
-    """
+    """Runs worker `index` to its end; writes its graph to `graph_file` if there is one."""
     import tensorflow.compat.v1 as v1
 
     ending = Ending()

@@ -66,7 +66,6 @@ class Column:
 
     @property
     def is_list(self) -> bool:
-        """Whether a cell holds a list."""
         return self.type.startswith("list of ")
 
     @property

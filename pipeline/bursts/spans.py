@@ -77,7 +77,6 @@ class Spans:
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """The duration of each span."""
         return self.end_s - self.start_s
 
     def flipped(self, flip: NDArray[np.bool_]) -> Spans:
@@ -135,7 +134,6 @@ class Weights:
         self._amount = np.r_[0.0, np.cumsum(np.add.reduceat(excess, spans.first))]
 
     def of(self, spans: Spans) -> FloatArray:
-        """The weight of each span."""
         begin: NDArray[np.int64] = np.searchsorted(self._first, spans.first)
         end = np.r_[begin[1:], len(self._first)]
         above_idle = self._amount[end] - self._amount[begin]

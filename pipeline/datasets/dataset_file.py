@@ -37,7 +37,6 @@ class Dataset:
     graphs: dict[str, Graph] = field(default_factory=dict)
 
     def runs(self) -> dict[str, list[Row]]:
-        """Rows by run."""
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             found.setdefault(row["run_id"], []).append(row)

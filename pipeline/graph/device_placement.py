@@ -29,7 +29,6 @@ class Device:
     index: int | None = None
 
     def covers(self, other: Device) -> bool:
-        """Whether `other` matches this pattern."""
         return all(
             mine is None or mine == theirs
             for mine, theirs in (

@@ -18,14 +18,8 @@ MAX_DEPTH = 40
 MAX_NODES = 500_000
 # Number of leading inputs that are not arguments of the function: the selector of a condition.
 _CALLS = {
-    "PartitionedCall": 0,
-    "StatefulPartitionedCall": 0,
-    "While": 0,
-    "StatelessWhile": 0,
-    "If": 1,
-    "StatelessIf": 1,
-    "Case": 1,
-    "StatelessCase": 1,
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile"), 0),
+    **dict.fromkeys(("If", "StatelessIf", "Case", "StatelessCase"), 1),
 }
 
 

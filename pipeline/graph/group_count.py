@@ -43,7 +43,6 @@ class SizeBatches:
             raise BadInput("batches of graphs must go from small to large and have at least one group")
 
     def groups_of(self, ops: int) -> int:
-        """M of a graph of that size."""
         return self.groups[min(bisect.bisect_left(self.largest, ops), len(self.groups) - 1)]
 
 

@@ -68,7 +68,6 @@ class StoredGraph:
     """NoOps that a worker has only if there are several servers."""
 
     def graph(self, batch_size: int, setting: Setting, sharding: str) -> OpGraph:
-        """The graph of a worker."""
         shard = Sharding(max(setting.servers, 1), sharding)
         servers = [shard.place(size) for size in self.variable_bytes.tolist()]
         worker = f"/job:worker/task:0/device:{'CPU' if setting.device == CPU else 'GPU'}:0"

@@ -25,7 +25,6 @@ class TraceInput:
 
     @property
     def names_columns(self) -> bool:
-        """Whether the user named columns."""
         return bool(self.time or self.values or self.counters)
 
     def without_columns(self, what: str) -> Path:

@@ -94,7 +94,6 @@ def _floats(path: Path, name: str, value: Any) -> Any:
 
 
 def _quality(metadata: dict[str, Any]) -> list[str]:
-    """The sampling quality, in lines."""
     loop = metadata.get("loop", {})
     lines = []
     if isinstance(loop, dict) and "ticks" in loop:

@@ -36,7 +36,6 @@ def _recognises(given: TraceInput) -> bool:
 
 
 def _read(given: TraceInput) -> Source:
-    """A series for each numeric column of each GPU."""
     table = given.table
     names = [_field(each) for each in table.header]
     time = next(each for each in _TIME if each in names)

@@ -41,7 +41,6 @@ class Table:
         return [row[at] for row in self.rows]
 
     def position(self, name: str) -> int:
-        """The position of a column."""
         wanted = _folded(name)
         names = [_folded(each) for each in self.header]
         if wanted in names:

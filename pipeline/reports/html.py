@@ -56,11 +56,11 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell that is sorted by something else than by what it shows."""
+    """A table cell with a sort key that differs from its text."""
 
     shown: object
     value: float | str | None = None
-    """A number; None goes last, whichever way it is sorted."""
+    """The sort key; cells without one come last in both directions."""
     strong: bool = False
 
 
@@ -95,7 +95,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], *, s
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Html:
-    """Names and values, a line each; values that are None are left out."""
+    """A list of names and values, without values that are None."""
     lines = [
         tag("div", tag("dt", name), tag("dd", value), class_=len(str(value)) > _LONG and "long")
         for name, value in pairs

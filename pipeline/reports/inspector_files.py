@@ -27,7 +27,7 @@ class Files:
     about: Mapping[str, Any]
     """inspector.json."""
     report: Mapping[str, Any]
-    """report.json; empty where there is none."""
+    """report.json; empty if there is none."""
     predictions: Sequence[Mapping[str, str]] = field(repr=False)
     curves: Sequence[Curve] = field(repr=False)
     faults: Sequence[str]
@@ -65,7 +65,7 @@ def read_files(folder: Path) -> Files:
 
 
 def scores(report: Mapping[str, Any], side: str) -> dict[str, dict[str, Score]]:
-    """By predictor, then by target."""
+    """Scores of one side by predictor, then by target."""
     found: dict[str, dict[str, Score]] = {}
     errors = report.get("errors")
     for row in errors if isinstance(errors, list) else []:
@@ -75,13 +75,13 @@ def scores(report: Mapping[str, Any], side: str) -> dict[str, dict[str, Score]]:
 
 
 def part(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A value that is an object; an empty one where it is none."""
+    """A value that is an object; an empty one if it is something else."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also one that is text; None of everything else."""
+    """A finite number, also from text; None for everything else."""
     try:
         found = None if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

@@ -26,17 +26,14 @@ class Used:
 
     @property
     def run_id(self) -> str:
-        """Its identity."""
         return str(self.rows[0]["run_id"])
 
     @property
     def step_s(self) -> float | None:
-        """Mean step time of its workers."""
         return next(iter(measured_tables.step_times(self.rows)), None)
 
     @property
     def flags(self) -> list[str]:
-        """The flags of its rows, each once."""
         return sorted(measured_tables.flag_counts(self.rows))
 
 

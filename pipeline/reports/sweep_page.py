@@ -11,7 +11,7 @@ from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.reports import measured_tables
-from driple.pipeline.reports.html import EMPTY, Cell, Html, facts, join, table, tag
+from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
 from driple.pipeline.reports.page_layout import Page, Report, Section, Watch, anchor
 from driple.pipeline.reports.run_list import TRACES_SHOWN, Aside, Used, look, sample
@@ -24,8 +24,7 @@ def sweep_report(root: Path, watch: Watch) -> Report:
     used, aside = look(root, watch)
     rows = [row for run in used for row in run.rows]
     pictures, failed = _pictures(sample(used), watch)
-    sections = [Section("Overview", _overview(used, aside))]
-    sections.append(Section("Set aside", _set_aside(root, aside + failed)))
+    sections = [Section("Overview", _overview(used, aside)), Section("Set aside", _set_aside(root, aside + failed))]
     if used:
         sections += [
             Section("Traces", pictures),
@@ -72,7 +71,7 @@ def _pictures(runs: Sequence[Used], watch: Watch) -> tuple[Html, list[Aside]]:
         others = [picture for task, picture in drawn.items() if task != first]
         parts += [
             tag("h3", one.run_id, id=_run_anchor(one)),
-            _flags_line(one.flags),
+            tag("p", "Flags: ", ", ".join(one.flags), class_="soft") if one.flags else None,
             drawn[first],
             tag("details", tag("summary", counted(len(others), "other task")), *others) if others else None,
         ]
@@ -169,10 +168,6 @@ def _range(times: Any) -> str | None:
     if not times["count"]:
         return None
     return f"{duration(times['least'])} to {duration(times['greatest'])}, median {duration(times['median'])}"
-
-
-def _flags_line(flags: Sequence[str]) -> Html:
-    return tag("p", "Flags: ", ", ".join(flags), class_="soft") if flags else EMPTY
 
 
 def _run_anchor(run: Used) -> str:

@@ -19,7 +19,6 @@ from driple.contracts.run_dir import RunPaths
 from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
 from driple.pipeline.traces.run_index import read_sealed
 from driple.pipeline.traces.series import FloatArray
-from driple.pipeline.traces.task_flows import task_traffic
 
 MAX_CLOCK_BOUND_NS = 100_000_000
 """With a larger error of its clock, a host cannot be put on one timeline with others."""
@@ -233,6 +232,29 @@ def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
     )
     at_ns, tx, rx = task_traffic(t_ns, flow, sent, received)
     return {str(NET_TX.flow_column): (at_ns, tx), str(NET_RX.flow_column): (at_ns, rx)}
+
+
+def task_traffic(t_ns: Any, flow: Any, sent: Any, received: Any) -> tuple[Any, Any, Any]:
+    """Times of the reads, and bytes sent and received until then: the sum over the TCP flows of a task.
+
+    A flow of the first read counts from its value then. A later one counts from zero, because all its bytes were sent
+    since. A flow that ends changes nothing.
+    """
+    reads, read = np.unique(t_ns, return_inverse=True)
+    order = np.lexsort((read, flow))
+    new = np.r_[True, flow[order][1:] != flow[order][:-1]]
+    at = read[order]
+    known_before = new & (at == 0)
+
+    def counted(counter: Any) -> Any:
+        value = counter[order].astype(np.int64)
+        gained = np.diff(value, prepend=0)
+        gained[new] = value[new]
+        gained[known_before] = 0
+        gained = np.maximum(gained, 0)
+        return np.cumsum(np.bincount(at, weights=gained, minlength=len(reads)))
+
+    return reads, counted(sent), counted(received)
 
 
 def _read_steps(path: Path, clock: ClockFit, origin_ns: int) -> Steps:

@@ -35,7 +35,6 @@ class Rate:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Flags of the series: counts of wraps, resets and clamped rates."""
         counts = (("wraps", self.wraps), ("resets", self.resets), ("clamped", self.clamped))
         return tuple(f"{name}:{count}" for name, count in counts if count)
 

@@ -62,7 +62,6 @@ class Custom:
             raise BadInput(f"{self.where}: {_cause(error, self.function.__code__.co_filename)}") from error
 
     def fault(self, message: str) -> BadInput:
-        """An error about the function."""
         return BadInput(f"{self.where}: {message}")
 
     def _check(self, result: Any, workload: Workload) -> None:

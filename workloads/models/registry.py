@@ -205,18 +205,6 @@ def _custom_model(
     return model
 
 
-def parameter_count(workload: Workload, *, code_path: str | None = None) -> int:
-    """Trainable parameters of a workload. The graph is built and never run, so no weight is allocated."""
-    import tensorflow as tf
-
-    with tf.Graph().as_default():
-        place = tf.compat.v1.placeholder
-        shapes = input_shapes(workload).items()
-        batch = {name: place(kind, [workload.batch_size, *shape]) for name, (shape, kind) in shapes}
-        built = build(workload, batch, code_path=code_path)
-        return sum(int(variable.shape.num_elements()) for variable in built.trainable)
-
-
 def input_shapes(workload: Workload) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape without the batch and type of each entry of a batch."""
     kind, size = dataset_of(workload).kind, size_of(workload)

@@ -81,7 +81,6 @@ class SharedEmbedding(layers.Layer):  # type: ignore[misc]
         self.units = units
 
     def build(self, _: Any) -> None:
-        """Makes the matrix."""
         start = tf.compat.v1.random_normal_initializer(stddev=self.units**-0.5)
         self.table = self.add_weight("table", shape=(self.vocabulary, self.units), initializer=start)
         self.built = True
@@ -103,7 +102,6 @@ class Positions(layers.Layer):  # type: ignore[misc]
         self.table_shape = (positions, units)
 
     def build(self, _: Any) -> None:
-        """Makes the table."""
         start = tf.compat.v1.random_normal_initializer(stddev=0.02)
         self.table = self.add_weight("positions", shape=self.table_shape, initializer=start)
         self.built = True
@@ -121,7 +119,6 @@ class RelativeTable(layers.Layer):  # type: ignore[misc]
         self.units = units
 
     def build(self, _: Any) -> None:
-        """Makes the table."""
         self.table = self.add_weight("distances", shape=(2 * RELATIVE_REACH + 1, self.units))
         self.built = True
 
@@ -156,13 +153,11 @@ class _Parts:
         return layers.Add()([x, layers.Dropout(self.dropout)(part(layers.LayerNormalization()(x)))])
 
     def inner(self, x: Tensor, activation: str) -> Tensor:
-        """Two dense layers on each position."""
         return layers.Dense(self.units)(layers.Dense(4 * self.units, activation=activation)(x))
 
     def attend(
         self, x: Tensor, memory: Tensor, bias: Tensor | None = None, *, causal: bool = False, to_itself: bool = False
     ) -> Tensor:
-        """Attention of x on memory in several heads."""
         query, key, value = (self._split(layers.Dense(self.units)(y)) for y in (x, memory, memory))
         extra = [] if bias is None else [bias]
         if self.relative and (causal or to_itself):
@@ -233,7 +228,6 @@ def _gate(given: list[Tensor]) -> Tensor:
 
 
 def _add_waves(x: Tensor) -> Tensor:
-    """Adds sines and cosines of the position."""
     length, units = dims(x)[1:]
     rate = tf.exp(tf.range(units // 2, dtype=tf.float32) * (-math.log(10000.0) / (units // 2)))
     angle = tf.range(length, dtype=tf.float32)[:, None] * rate[None, :]

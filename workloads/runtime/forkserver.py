@@ -46,7 +46,6 @@ def serve_stdin() -> int:
 
 
 def _load_workloads() -> None:
-    """Imports all of our modules that a task may need."""
     import importlib
     import pkgutil
 

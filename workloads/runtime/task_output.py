@@ -53,7 +53,6 @@ class TaskOutput:
         self.steps += 1
 
     def ready(self, **more: Any) -> None:
-        """Marks the task as ready for the others."""
         self._marker(READY_FILE, {"pid": os.getpid(), **more})
 
     def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:

@@ -53,7 +53,6 @@ class Watchdog:
             self._change.notify()
 
     def relax(self) -> None:
-        """Removes the time limit."""
         with self._change:
             self._deadline = None
             self._change.notify()

@@ -32,8 +32,8 @@ def read_trace(given: TraceInput) -> Source:
             f"(it has {', '.join(table.column_names)})"
         )
     time = time or "t_mono_ns"
-    t = _cells(path, table, time)
-    t_s = t / (1e9 if time.endswith("_ns") else 1.0)
+    t = table.column(_present(path, table, time)).combine_chunks().to_numpy(zero_copy_only=False)
+    t_s = _floats(path, time, t) / (1e9 if time.endswith("_ns") else 1.0)
     t_s = t_s - (t_s[0] if len(t_s) else 0.0)
     devices = device_periods(metadata)
     names = [*values, *counters] or [name for name in table.column_names if name != time]
@@ -78,12 +78,6 @@ def _present(path: Path, table: Any, name: str) -> str:
     if name not in table.column_names:
         raise BadInput(f"{path}: no column {shown(name)} (it has {', '.join(table.column_names)})")
     return name
-
-
-def _cells(path: Path, table: Any, name: str) -> Any:
-    return _floats(
-        path, name, table.column(_present(path, table, name)).combine_chunks().to_numpy(zero_copy_only=False)
-    )
 
 
 def _floats(path: Path, name: str, value: Any) -> Any:

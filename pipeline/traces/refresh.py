@@ -51,14 +51,10 @@ def find_refresh(
     step_s: float | None = None,
     period_s: float | None = None,
 ) -> Refresh:
-    """The refresh period of finite values at increasing times.
+    """The refresh period of finite values at increasing times; `period_s` is the usual time between reads if known.
 
-    Args:
-        t_s: times of the reads.
-        value: values that were read.
-        counter: whether an unchanged value can mean that nothing happened, as opposed to a gauge.
-        step_s: the training step if known. A value that changes once a step follows the workload, not a timer.
-        period_s: the usual time between reads if known.
+    An unchanged counter can mean that nothing happened, as opposed to a gauge. A value that changes once a training
+    step follows the workload, not a timer.
     """
     if len(t_s) < 2:
         return Refresh(None, False)

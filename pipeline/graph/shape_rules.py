@@ -26,9 +26,8 @@ class OpView:
     op: str
     attributes: Mapping[str, Message]
     shapes: list[Shape]
-    """Of its inputs."""
+    """The shapes of its inputs; likewise below."""
     values: list[Values]
-    """Of its inputs."""
 
     def flag(self, key: str) -> bool:
         value = self.attributes.get(key)

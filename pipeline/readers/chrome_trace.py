@@ -20,7 +20,7 @@ KERNELS = ("kernel", "gpu_op")
 COPIES = ("gpu_memcpy", "gpu_memset")
 BIN_S = 0.001
 MAX_BINS = 20_000_000
-"""Of all series together: bounds the memory."""
+"""Limit of all series together: bounds the memory."""
 
 
 def _recognises(given: TraceInput) -> bool:

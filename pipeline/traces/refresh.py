@@ -38,7 +38,7 @@ class Refresh:
     """The refresh period of a source."""
 
     period_s: float | None
-    """Of the source if it is slower than the reads, else of the reads; None if the value never changed."""
+    """The period of the source if it is slower than the reads, else of the reads; None if no value changed."""
     held: bool
     """Whether the source is slower than the reads."""
 

@@ -10,8 +10,9 @@ from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES
-from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.workloads.models.registry import is_custom
+from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, SEQUENCE, find_model, ordinary_size
+from driple.workloads.models.registry import dataset_of, is_custom
+from driple.workloads.runtime.optimisers import known as known_optimiser
 
 LIMITS: dict[str, tuple[float, int]] = {
     "batch_size": (1, MAX_BATCH),
@@ -57,12 +58,8 @@ def check_workload(workload: Workload) -> None:
     """Raises BadInput for unknown names and sizes out of range."""
     if not is_custom(workload.model):
         find_model(workload.model)
-    for kind, name, known in (
-        ("dataset", workload.dataset, tuple(DATASETS)),
-        ("optimiser", workload.optimiser, OPTIMISERS),
-    ):
-        if name not in known:
-            raise UnknownName(kind, name, known)
+    dataset_of(workload)
+    known_optimiser(workload.optimiser)
     if not is_custom(workload.model) and workload.dataset not in MODELS[workload.model].datasets:
         datasets = ", ".join(MODELS[workload.model].datasets)
         raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")

@@ -26,7 +26,7 @@ from sklearn.cluster import KMeans
 
 from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.bursts.burst_metrics import measure
-from driple.pipeline.bursts.two_means import two_means
+from driple.pipeline.bursts.two_means import split_sorted
 from driple.pipeline.traces.series import Series
 
 HZ = 100
@@ -80,12 +80,14 @@ def same_clusters(series: list[Series]) -> float:
     """The least share of samples, over all series, on which exact 2-means and KMeans agree; theirs is never better."""
     least = 1.0
     for each in series:
-        split = two_means(each.value)
+        split = split_sorted(np.sort(each.value))
         assert split is not None
         model = KMeans(n_clusters=2, n_init=10, random_state=0, tol=0.0).fit(each.value.reshape(-1, 1))
-        assert split.inertia <= model.inertia_ * (1 + 1e-9)
+        above = each.value > split.threshold
+        inertia = sum(float(np.sum((part - part.mean()) ** 2)) for part in (each.value[above], each.value[~above]))
+        assert inertia <= model.inertia_ * (1 + 1e-9)
         high = model.labels_ == int(np.argmax(model.cluster_centers_))
-        least = min(least, float(np.mean(high == (each.value > split.threshold))))
+        least = min(least, float(np.mean(high == above)))
     return least
 
 

@@ -21,7 +21,7 @@ from driple.pipeline.bursts.burst_metrics import BURST_IDLE_BURST, Analysis, Bib
 from driple.pipeline.bursts.burst_plot import draw  # noqa: E402
 from driple.pipeline.bursts.spans import grid, spans_of  # noqa: E402
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s  # noqa: E402
-from driple.pipeline.bursts.two_means import two_means  # noqa: E402
+from driple.pipeline.bursts.two_means import split_sorted  # noqa: E402
 from driple.pipeline.traces.load_run import load_run  # noqa: E402
 from driple.pipeline.traces.series import Series  # noqa: E402
 
@@ -30,7 +30,7 @@ RUNS = Path(__file__).resolve().parents[1] / "tests/data/runs"
 
 def plain(series: Series) -> Analysis:
     """What 2-means alone makes of a series."""
-    split = two_means(series.value)
+    split = split_sorted(np.sort(series.value))
     assert split is not None
     spans = spans_of(series.value > split.threshold, grid(series.t_s))
     bursts = spans.whole & spans.high

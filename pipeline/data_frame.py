@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A pandas table of rows.
-
-    Raises:
-        BadInput: pandas is not installed.
-    """
+    """A pandas table of rows. Raises BadInput if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:

@@ -23,6 +23,5 @@ class ProgressLine:
             print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Removes the line."""
         if self._drawn:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -66,7 +66,6 @@ class Column:
 
     @property
     def is_list(self) -> bool:
-        """Whether a cell holds a list."""
         return self.type.startswith("list of ")
 
     @property
@@ -217,23 +216,14 @@ def split_column(split: str) -> str:
 
 
 def write_metadata(setting: str, shared: Mapping[str, Any]) -> Mapping[str, str]:
-    """The Parquet metadata of a dataset.
-
-    Args:
-        setting: the setting of all its rows.
-        shared: other values that hold for the whole file, by key.
-    """
+    """The Parquet metadata of a dataset; `shared` has other values that hold for the whole file, by key."""
     values = {SETTING: setting, **shared}
     texts = {f"{METADATA_PREFIX}{key}": json.dumps(values[key], sort_keys=True, allow_nan=False) for key in values}
     return {f"{METADATA_PREFIX}schema": SCHEMA, f"{METADATA_PREFIX}schema_version": str(SCHEMA_VERSION), **texts}
 
 
 def metadata_value(metadata: Mapping[bytes, bytes], key: str) -> Any:
-    """A value of the Parquet metadata; None if it is missing.
-
-    Raises:
-        BadInput: it is not JSON.
-    """
+    """A value of the Parquet metadata; None if it is missing. Raises BadInput if it is not JSON."""
     try:
         return json.loads(metadata.get(f"{METADATA_PREFIX}{key}".encode(), b"null"))
     except (ValueError, RecursionError):
@@ -241,11 +231,7 @@ def metadata_value(metadata: Mapping[bytes, bytes], key: str) -> Any:
 
 
 def check_metadata(metadata: Mapping[bytes, bytes], setting: str) -> None:
-    """Checks that Parquet metadata belongs to a dataset of this schema version and setting.
-
-    Raises:
-        BadInput: it does not. The message does not name the file.
-    """
+    """Raises BadInput, without the name of the file, unless metadata is of this schema version and setting."""
     if metadata.get(f"{METADATA_PREFIX}schema".encode()) != SCHEMA.encode():
         raise BadInput("not a dataset of driple; move it away and rebuild the dataset")
     version = metadata.get(f"{METADATA_PREFIX}schema_version".encode(), b"?").decode(errors="replace")

@@ -55,11 +55,7 @@ METADATA: Dict[str, str] = {SCHEMA_KEY: SCHEMA, VERSION_KEY: str(SCHEMA_VERSION)
 
 
 def check_graph_file(metadata: Mapping[bytes, bytes], columns: Collection[str]) -> None:
-    """Checks the metadata and the column names of a Parquet file.
-
-    Raises:
-        BadInput: the file is not a graph, has another schema version, or lacks columns.
-    """
+    """Raises BadInput if a Parquet file is not a graph, has another schema version, or lacks columns."""
     if metadata.get(SCHEMA_KEY.encode()) != SCHEMA.encode():
         raise BadInput("a Parquet file, but not of a graph")
     version = metadata.get(VERSION_KEY.encode(), b"none").decode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,7 @@ class Bib:
     burst_amount_spread: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values by the names of the fields."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {**vars(self), "flags": list(self.flags)}
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,7 @@ class Analysis:
 
 
 def measure(series: Series, *, step_s: float | None = None) -> Bib:
-    """The metrics of a series.
-
-    Args:
-        series: rates or levels; samples may be missing or wrong.
-        step_s: the training step if known. It gives the length of a cycle.
-    """
+    """The metrics of a series of rates or levels. The training step, if known, gives the length of a cycle."""
     return analyse(series, step_s=step_s).bib
 
 
@@ -194,7 +188,6 @@ def _separate(value: FloatArray, times: Grid, spans: Spans, kind: str, floor: fl
 
 
 def _moments(time: FloatArray, first: FloatArray, second: FloatArray) -> tuple[float, float]:
-    """Mean and variance from sums over time."""
     total = float(np.sum(time))
     mean = float(np.sum(first)) / total
     return mean, max(0.0, float(np.sum(second)) / total - mean**2)
@@ -294,7 +287,3 @@ def _spread(values: FloatArray) -> float | None:
 
 def _count(name: str, count: int) -> list[str]:
     return [f"{name}:{count}"] if count else []
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

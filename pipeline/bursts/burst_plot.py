@@ -11,7 +11,7 @@ import numpy as np
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
 from driple.pipeline.bursts.burst_metrics import Analysis
-from driple.pipeline.traces.series import FloatArray, Series
+from driple.pipeline.traces.series import FloatArray, Series, thinned
 
 MAX_SERIES = 40
 _MAX_POINTS = 6000
@@ -23,8 +23,7 @@ FORMATS = (".png", ".svg", ".pdf")
 def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) -> None:
     """Writes a plot with a row for each series. Partial bursts are grey; a dashed line shows the threshold.
 
-    Raises:
-        BadInput: matplotlib is not installed, or the suffix is not a format.
+    Raises BadInput if matplotlib is not installed, or the suffix is not a format.
     """
     if path.suffix.lower() not in FORMATS:
         raise BadInput(f"--plot {path}: expected a name that ends in {', '.join(FORMATS)}")
@@ -59,7 +58,7 @@ def plot(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) ->
 def draw(axis: Any, series: Series, analysis: Analysis, origin: float = 0.0) -> None:
     """One series on one axis."""
     scale, prefix = _scale(analysis.value)
-    t_s, value = _fewer(analysis.t_s - origin, analysis.value / scale)
+    t_s, value = thinned(analysis.t_s - origin, analysis.value / scale, _MAX_POINTS)
     spans = analysis.spans
     if spans is not None:
         for colour, which in ((_BURST, spans.high & spans.whole), (_PARTIAL, spans.high & ~spans.whole)):
@@ -94,15 +93,6 @@ def _boxes(start: FloatArray, end: FloatArray) -> tuple[Any, Any, Any]:
 def _scale(value: FloatArray) -> tuple[float, str]:
     greatest = float(np.max(np.abs(value))) if len(value) else 0.0
     return next(((size, prefix) for size, prefix in _PREFIXES if greatest >= 10 * size), (1.0, ""))
-
-
-def _fewer(t_s: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Minima and maxima of intervals, if there are more points than a plot can show."""
-    if len(t_s) <= _MAX_POINTS:
-        return t_s, value
-    starts = np.linspace(0, len(t_s), _MAX_POINTS // 2 + 1).astype(int)[:-1]
-    both = np.stack([np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)], axis=1).ravel()
-    return np.repeat(t_s[starts], 2), both
 
 
 def _undated(path: Path) -> dict[str, Any]:

@@ -14,11 +14,7 @@ from driple.pipeline.traces.series import Series
 
 
 def write_perfetto(path: Path, title: str, analysed: Sequence[tuple[Series, Analysis]]) -> None:
-    """Writes a counter track for each series, and its spans as slices of a thread of the same name.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
+    """Writes a counter track for each series, and its spans as slices of a thread. Raises BadInput."""
     try:
         with replacing(path) as stream:
             json.dump({"displayTimeUnit": "ms", "traceEvents": events(title, analysed)}, stream, allow_nan=False)

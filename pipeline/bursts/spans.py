@@ -35,10 +35,7 @@ class Grid:
 def grid(t_s: FloatArray, period_s: float | None = None, device_s: float | None = None) -> Grid:
     """A sample stands for the time since the previous one; the first one and those after a gap for the usual period.
 
-    Args:
-        t_s: times of the samples.
-        period_s: the usual time between them if known.
-        device_s: the sample period of a device that stamps them.
+    `period_s` is the usual time between samples if known, `device_s` the sample period of a device that stamps them.
     """
     elapsed = np.diff(t_s)
     period = device_s or (period_s if period_s is not None else usual_interval(t_s))
@@ -77,7 +74,6 @@ class Spans:
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """The duration of each span."""
         return self.end_s - self.start_s
 
     def flipped(self, flip: NDArray[np.bool_]) -> Spans:
@@ -87,14 +83,8 @@ class Spans:
         high = self.high ^ flip
         begins = np.flatnonzero(np.r_[True, (high[1:] != high[:-1]) | self.after_gap[1:]])
         ends = np.r_[begins[1:] - 1, len(high) - 1]
-        return Spans(
-            self.first[begins],
-            self.last[ends],
-            high[begins],
-            self.start_s[begins],
-            self.end_s[ends],
-            self.after_gap[begins],
-        )
+        first, start_s, after_gap = (each[begins] for each in (self.first, self.start_s, self.after_gap))
+        return Spans(first, self.last[ends], high[begins], start_s, self.end_s[ends], after_gap)
 
 
 def spans_of(high: NDArray[np.bool_], times: Grid) -> Spans:
@@ -135,7 +125,6 @@ class Weights:
         self._amount = np.r_[0.0, np.cumsum(np.add.reduceat(excess, spans.first))]
 
     def of(self, spans: Spans) -> FloatArray:
-        """The weight of each span."""
         begin: NDArray[np.int64] = np.searchsorted(self._first, spans.first)
         end = np.r_[begin[1:], len(self._first)]
         above_idle = self._amount[end] - self._amount[begin]

@@ -72,11 +72,6 @@ def task_metrics(run: Run, task: str) -> TaskMetrics:
     return TaskMetrics(targets, bibs, step_s, flags)
 
 
-def targets(run: Run, task: str) -> dict[str, float | None]:
-    """The targets of a task by column."""
-    return dict(task_metrics(run, task).targets)
-
-
 def _series(run: Run, task: str, resource: Resource) -> Series | None:
     trace = run.tasks[task]
     record = next(record for record in run.manifest.tasks if record.task == task)

@@ -53,7 +53,6 @@ class Metrics:
         return [(one.series, one.analysis) for one in self.series]
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values."""
         series = {one.name: {"unit": one.unit, **one.bib.to_json()} for one in self.series}
         return {"file": str(self.path), "read_as": self.read_as, "notes": list(self.notes), "series": series}
 

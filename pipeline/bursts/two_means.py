@@ -32,17 +32,10 @@ class Split:
     """Values above it belong to the high cluster. It is half-way between two neighbouring values."""
     low_count: int
     high_count: int
-    inertia: float
-    """Sum of squared distances to the means."""
-
-
-def two_means(values: FloatArray) -> Split | None:
-    """The best two clusters of finite numbers; None if all are equal."""
-    return split_sorted(np.sort(np.asarray(values, dtype=np.float64)))
 
 
 def split_sorted(ordered: FloatArray) -> Split | None:
-    """`two_means` of sorted values."""
+    """The best two clusters of finite sorted numbers; None if all are equal."""
     n = len(ordered)
     if n < 2 or ordered[0] == ordered[-1]:
         return None
@@ -58,12 +51,11 @@ def split_sorted(ordered: FloatArray) -> Split | None:
         gain[ordered[1:] == ordered[:-1]] = -1.0
         k = int(np.argmax(gain)) + 1
     low, high = float(below[k - 1]) / k, -float(below[k - 1]) / (n - k)
-    inertia = max(0.0, float(np.dot(centred, centred)) - float(gain[k - 1]))
     threshold = float(ordered[k - 1] + (ordered[k] - ordered[k - 1]) / 2)
     if not ordered[k - 1] <= threshold < ordered[k]:  # neighbours among floats
         threshold = float(ordered[k - 1])
     mean += pivot
-    return Split(mean + low, mean + high, threshold, k, n - k, inertia)
+    return Split(mean + low, mean + high, threshold, k, n - k)
 
 
 @lru_cache(maxsize=4)

@@ -157,8 +157,8 @@ def build_dataset(
     there = {run.run_id for run in runs} | {Path(left.run).name for left in result.set_aside}
     with _locked(output):
         states = {name: _begin(name, output) for name in sorted({run.setting for run in found})}
-        if prune:
-            _prune(states, there)
+        for state in states.values() if prune else ():
+            state.gone = {key for key, rows in state.runs.items() if key not in there and not _is_published(rows)}
         for run in unwanted:
             states[run.setting].gone |= {run.run_id} & states[run.setting].runs.keys()
         changed = []
@@ -318,11 +318,6 @@ def _absorb(run: _Run, outcome: Outcome | None, state: _State, result: BuildResu
     for key, graph in outcome.graphs.items():
         state.old.graphs.setdefault(key, graph)
     state.fresh[run.run_id] = outcome.rows
-
-
-def _prune(states: dict[str, _State], there: set[str]) -> None:
-    for state in states.values():
-        state.gone = {key for key, rows in state.runs.items() if key not in there and not _is_published(rows)}
 
 
 def _is_published(rows: list[Row]) -> bool:

@@ -37,7 +37,6 @@ class Dataset:
     graphs: dict[str, Graph] = field(default_factory=dict)
 
     def runs(self) -> dict[str, list[Row]]:
-        """Rows by run."""
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             found.setdefault(row["run_id"], []).append(row)
@@ -64,12 +63,7 @@ def graph_key(kind: str, graph: Graph) -> str:
 
 
 def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
-    """The whole file.
-
-    Args:
-        dataset: rows in any order; graphs that no row names are left out.
-        shared: metadata that holds for all rows.
-    """
+    """The whole file: rows in any order, the graphs that they name, and metadata that holds for all rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -102,11 +96,7 @@ def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
 
 
 def check(rows: Sequence[Row]) -> None:
-    """Checks that rows can be written, so that a bad value is reported for its own run and not for the whole file.
-
-    Raises:
-        ValueError: a column cannot hold a value.
-    """
+    """Raises ValueError if a column cannot hold a value, so that only the run with the value is set aside."""
     import pyarrow as pa
 
     try:
@@ -128,11 +118,7 @@ def put(content: bytes, path: Path) -> bool:
 
 
 def read(path: Path, setting: str) -> Dataset:
-    """Reads a dataset.
-
-    Raises:
-        BadInput: the file cannot be read, is not a dataset, or has another schema version or setting.
-    """
+    """Reads a dataset. Raises BadInput if it is not a readable dataset of this schema version and setting."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -152,10 +138,7 @@ def read(path: Path, setting: str) -> Dataset:
 
 
 def shared_metadata(dataset: Dataset) -> dict[str, Any]:
-    """Frequencies of op types and the batches of `proportional` grouping; None if no graph has ops.
-
-    With them, a single graph is grouped like the graphs of the dataset.
-    """
+    """Op-type frequencies and `proportional` batches, to group a new graph alike; None without graphs of ops."""
     import numpy as np
 
     from driple.pipeline.graph.public import OpGraph, op_frequency, size_batches

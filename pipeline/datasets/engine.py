@@ -51,11 +51,7 @@ class Engine:
 
 
 def parse(text: str, jobs: int | None = None) -> Engine:
-    """Reads `--engine` and `--jobs`.
-
-    Raises:
-        BadInput: an unknown engine, an address without a port, or jobs for a cluster.
-    """
+    """Reads `--engine` and `--jobs`. Raises BadInput for an unknown engine or address, or jobs for a cluster."""
     kind, _, address = text.partition("://")
     if kind == LOCAL and "://" not in text:
         if jobs is not None and jobs < 1:
@@ -101,11 +97,7 @@ class Pool:
 
 @contextmanager
 def connected(engine: Engine) -> Iterator[Pool]:
-    """Connects to an engine, and disconnects at the end.
-
-    Raises:
-        DripleError: the cluster does not answer or has no workers, or its library is not installed.
-    """
+    """Connects to an engine until the end. Raises DripleError if it does not answer or has no workers."""
     opener = {LOCAL: _local, DASK: _dask, RAY: _ray}[engine.kind]
     with opener(engine) as pool:
         yield pool

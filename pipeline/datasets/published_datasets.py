@@ -42,16 +42,9 @@ class Import:
 
 
 def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
-    """Reads a published file.
+    """Reads a published file. Without a setting, the name of the file contains it.
 
-    Args:
-        path: the file.
-        setting: taken from the name of the file if None.
-        rules_version: written into every row.
-
-    Raises:
-        BadInput: the file is missing, of another kind, or contains code.
-        DripleError: torch is not installed.
+    Raises BadInput if the file is missing, of another kind, or contains code, or if torch is not installed.
     """
     if setting is None:
         try:
@@ -123,10 +116,7 @@ def _three(path: Path, value: Any) -> Sequence[dict[str, Any]]:
 
     if isinstance(value, dict) and value and all(isinstance(item, torch.Tensor) for item in value.values()):
         raise BadInput(f"{path}: a checkpoint ({len(value)} weights such as {shown(next(iter(value)))}), not a dataset")
-    shape_is_right = (
-        isinstance(value, (tuple, list)) and len(value) == 3 and all(isinstance(part, dict) for part in value)
-    )
-    if not shape_is_right:
+    if not (isinstance(value, (tuple, list)) and len(value) == 3 and all(isinstance(part, dict) for part in value)):
         raise BadInput(f"{path}: not a published dataset: {EXPECTED}, got {_described(value)}")
     for part, name in zip(value, ("adjacency", "features", "labels"), strict=True):
         wrong = [side for side in dataset_format.SIDES if not isinstance(part.get(side), (list, tuple))]
@@ -194,11 +184,7 @@ def _described(value: Any) -> str:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
+        return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}") from None
-    return digest.hexdigest()

@@ -73,11 +73,7 @@ Outcome = RunRows | SetAside
 
 
 def work(request: Request) -> Outcome:
-    """The rows of a run. Faults of the run are returned, not raised, so that one run does not stop the others.
-
-    Raises:
-        ImportError: a library is missing.
-    """
+    """The rows of a run, or its faults, so that one run does not stop the others. Raises ImportError."""
     try:
         return rows_of(Path(request.folder), request.inputs_sha256)
     except DripleError as error:
@@ -92,11 +88,7 @@ def work(request: Request) -> Outcome:
 
 
 def inputs_sha256(manifest: Path) -> str:
-    """The hash of run.json, which holds the checksums of all other files of the run.
-
-    Raises:
-        CorruptRun: it is not a regular file or cannot be read.
-    """
+    """The hash of run.json, which holds the checksums of the other files. Raises CorruptRun if unreadable."""
     try:
         if not manifest.is_file():
             raise CorruptRun(f"{manifest}: {'not a regular file' if manifest.exists() else 'missing'}")
@@ -106,11 +98,7 @@ def inputs_sha256(manifest: Path) -> str:
 
 
 def rows_of(folder: Path, inputs: str) -> RunRows:
-    """A row for each task of the run.
-
-    Raises:
-        CorruptRun: the run cannot be used.
-    """
+    """A row for each task of the run. Raises CorruptRun if the run cannot be used."""
     from driple.pipeline.traces.load_run import load_run
 
     paths = RunPaths(folder.parent, "", folder.name)

@@ -29,7 +29,6 @@ class Device:
     index: int | None = None
 
     def covers(self, other: Device) -> bool:
-        """Whether `other` matches this pattern."""
         return all(
             mine is None or mine == theirs
             for mine, theirs in (
@@ -42,11 +41,7 @@ class Device:
 
 
 def parse(text: str) -> Device:
-    """Parses a full device name, parts of it, a task (`worker:1`, `ps`) or a kind (`GPU`, `GPU:0`).
-
-    Raises:
-        BadInput: the text is none of these.
-    """
+    """Parses a device name, parts of it, a task (`worker:1`, `ps`) or a kind (`GPU:0`). Raises BadInput."""
     if not text.startswith("/") and text:
         name, _, number = text.partition(":")
         text = f"/{name.upper()}:{number or '*'}" if name.upper() in KINDS else f"/job:{name}/task:{number or '*'}"
@@ -67,15 +62,9 @@ def parse(text: str) -> Device:
 
 
 def worker_ops(names: Sequence[str], wanted: str | None, task: str | None) -> list[bool]:
-    """Whether each op belongs to the worker.
+    """Whether each op belongs to the worker, by the device name of each op (empty if it has none).
 
-    Args:
-        names: device name of each op; empty if it has none.
-        wanted: device pattern of the caller, instead of the rule.
-        task: the task that the file names.
-
-    Raises:
-        BadInput: no op matches.
+    `wanted` is a device pattern of the caller, `task` the task that the file names. Raises BadInput if no op matches.
     """
     known = {name: parse(name) for name in set(names)}
     pattern = parse(wanted or task or "") if wanted or task else _default(list(known.values()))

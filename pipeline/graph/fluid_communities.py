@@ -28,13 +28,9 @@ _igraph_generator = threading.Lock()  # igraph has one random number generator p
 
 
 def communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int = 0) -> NDArray[np.int64]:
-    """The community of each node, numbered from 0 to `count` - 1; none is empty.
+    """The community of each node, numbered from 0 to `count` - 1; none is empty. Equal seeds give equal communities.
 
-    Args:
-        nodes: number of nodes.
-        edges: [E, 2], undirected, each pair once.
-        count: 1 to `nodes`.
-        seed: the same seed gives the same communities, in every process.
+    Edges are [E, 2], undirected, each pair once; `count` is 1 to `nodes`.
     """
     if count == 1:
         return np.zeros(nodes, dtype=np.int64)

@@ -18,14 +18,8 @@ MAX_DEPTH = 40
 MAX_NODES = 500_000
 # Number of leading inputs that are not arguments of the function: the selector of a condition.
 _CALLS = {
-    "PartitionedCall": 0,
-    "StatefulPartitionedCall": 0,
-    "While": 0,
-    "StatelessWhile": 0,
-    "If": 1,
-    "StatelessIf": 1,
-    "Case": 1,
-    "StatelessCase": 1,
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile"), 0),
+    **dict.fromkeys(("If", "StatelessIf", "Case", "StatelessCase"), 1),
 }
 
 
@@ -43,11 +37,7 @@ class Node:
 
 
 def inline_functions(graph: Message) -> list[Node]:
-    """All nodes, those of a called function after the call.
-
-    Raises:
-        BadInput: a node without name or op, a recursive function, or too many nodes.
-    """
+    """All nodes, those of a called function after the call. Raises BadInput, as for a recursive function."""
     inliner = _Inliner({function.signature.name: function for function in graph.library.function})
     inliner.add(graph.node, "", {}, "", 0)
     return inliner.nodes

@@ -17,8 +17,7 @@ from driple.pipeline.graph.raw_graph import RawGraph
 def read(content: bytes, batch_size: int | None) -> RawGraph:
     """Reads a file. Unknown first dimensions count as `batch_size`, or as the batch size of the file's workload.
 
-    Raises:
-        BadInput: not a graph file, another version, cut short, or not exactly one graph.
+    Raises BadInput for another format or version, a file that is cut short, or not exactly one graph.
     """
     try:
         arrow = importlib.import_module("pyarrow")

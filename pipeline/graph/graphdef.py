@@ -21,11 +21,7 @@ from driple.pipeline.graph.shape_inference import output_shapes
 
 
 def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
-    """Reads a GraphDef.
-
-    Raises:
-        BadInput: not a GraphDef, cut short, without nodes, or with an input that does not exist.
-    """
+    """Reads a GraphDef. Raises BadInput if it is none, is cut short, has no nodes, or lacks the input of a node."""
     graph = graphdef_proto.parse(content, text=text)
     if not graph.node:
         raise BadInput("not a GraphDef, or one without nodes")

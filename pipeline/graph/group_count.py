@@ -43,16 +43,11 @@ class SizeBatches:
             raise BadInput("batches of graphs must go from small to large and have at least one group")
 
     def groups_of(self, ops: int) -> int:
-        """M of a graph of that size."""
         return self.groups[min(bisect.bisect_left(self.largest, ops), len(self.groups) - 1)]
 
 
 def size_batches(ops: Iterable[int], per_batch: int = BATCH) -> SizeBatches:
-    """Splits graphs into batches by their number of ops. Graphs of one size stay in one batch.
-
-    Raises:
-        BadInput: no graphs.
-    """
+    """Splits graphs into batches by their number of ops; equal sizes stay together. Raises BadInput without graphs."""
     waiting = sorted(ops)
     if not waiting:
         raise BadInput("no graphs to split into batches")
@@ -66,11 +61,7 @@ def size_batches(ops: Iterable[int], per_batch: int = BATCH) -> SizeBatches:
 
 
 def group_count(policy: str, ops: int, batches: SizeBatches | None) -> int:
-    """M of a graph with that many ops.
-
-    Raises:
-        BadInput: unknown policy, or `proportional` without the dataset's batches.
-    """
+    """M of a graph. Raises BadInput for an unknown policy, or `proportional` without the dataset's batches."""
     name, number = parse(policy)
     if name == "none":
         return ops
@@ -88,11 +79,7 @@ def group_count(policy: str, ops: int, batches: SizeBatches | None) -> int:
 
 
 def parse(policy: str) -> tuple[str, int]:
-    """The name of a policy and its number, 0 where it has none.
-
-    Raises:
-        BadInput: unknown policy.
-    """
+    """The name of a policy and its number, 0 where it has none. Raises BadInput for an unknown policy."""
     name, colon, text = policy.partition(":")
     if name not in _TAKES_NUMBER or bool(colon) != _TAKES_NUMBER[name]:
         forms = ", ".join(f"{known}:N" if takes else known for known, takes in _TAKES_NUMBER.items())

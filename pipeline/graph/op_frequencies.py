@@ -13,10 +13,7 @@ _VERSION = re.compile(r"V(\d+)$")
 
 
 def op_frequency(graphs: Iterable[OpGraph]) -> dict[str, float]:
-    """Share of each op type among all ops of all graphs, in the order of their names; the shares add up to 1.
-
-    Give each graph of a dataset once: one that is given twice counts twice.
-    """
+    """Share of each op type among all ops of all graphs, each given once, by name; the shares add up to 1."""
     counts: Counter[str] = Counter()
     for graph in graphs:
         counts.update(graph.ops)

@@ -27,7 +27,6 @@ class Wiring(NamedTuple):
 
     @property
     def edges(self) -> NDArray[np.int64]:
-        """[E, 2]: as in OpGraph."""
         return np.frombuffer(self.pairs, dtype=np.int64).reshape(-1, 2)
 
 

@@ -13,32 +13,14 @@ from collections.abc import Sequence
 from driple.contracts.errors import BadInput
 
 HANDLES = ("string", "resource", "variant")
-ELEMENT_BYTES = {
-    "bool": 1,
-    "int4": 1,
-    "uint4": 1,
-    "int8": 1,
-    "uint8": 1,
-    "qint8": 1,
-    "quint8": 1,
-    "float8_e5m2": 1,
-    "float8_e4m3fn": 1,
-    "int16": 2,
-    "uint16": 2,
-    "qint16": 2,
-    "quint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "qint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
+_BY_SIZE = {
+    1: "bool int4 uint4 int8 uint8 qint8 quint8 float8_e5m2 float8_e4m3fn",
+    2: "int16 uint16 qint16 quint16 float16 bfloat16",
+    4: "int32 uint32 qint32 float32",
+    8: "int64 uint64 float64 complex64",
+    16: "complex128",
 }
+ELEMENT_BYTES = {name: size for size, names in _BY_SIZE.items() for name in names.split()}
 UNKNOWN_ELEMENT_BYTES = 4
 MAX_BYTES = 2.0**60
 
@@ -53,11 +35,7 @@ def guessed(shape: Sequence[int], batch_size: int | None) -> list[int]:
 
 
 def output_bytes(shapes: Sequence[Shape], dtypes: Sequence[str | None], batch_size: int | None) -> tuple[float, bool]:
-    """The size of all outputs, and whether it is known without a guess.
-
-    Raises:
-        BadInput: an impossible size.
-    """
+    """The size of all outputs, and whether it is known without a guess. Raises BadInput for an impossible size."""
     total, known = 0.0, True
     for shape, dtype in zip(shapes, dtypes, strict=True):
         if dtype in HANDLES:

@@ -21,15 +21,10 @@ _HANDLE = (
 _FIXED = {
     **dict.fromkeys(_BOOL.split(), ("bool",)),
     **dict.fromkeys(_HANDLE.split(), ("resource",)),
-    "ConditionalAccumulator": ("string",),
-    "SparseConditionalAccumulator": ("string",),
-    "TensorArrayV3": ("resource", "float32"),
-    "TensorArrayGradV3": ("resource", "float32"),
-    "TensorArrayScatterV3": ("float32",),
-    "TensorArrayWriteV3": ("float32",),
-    "TensorArraySizeV3": ("int32",),
-    "ConcatOffset": ("int32",),
-    "Rank": ("int32",),
+    **dict.fromkeys(("ConditionalAccumulator", "SparseConditionalAccumulator"), ("string",)),
+    **dict.fromkeys(("TensorArrayV3", "TensorArrayGradV3"), ("resource", "float32")),
+    **dict.fromkeys(("TensorArrayScatterV3", "TensorArrayWriteV3"), ("float32",)),
+    **dict.fromkeys(("TensorArraySizeV3", "ConcatOffset", "Rank"), ("int32",)),
     "Where": ("int64",),
 }
 # Types of the outputs after the first.
@@ -39,19 +34,8 @@ _LATER_ATTRIBUTE = {
     **dict.fromkeys(("FusedBatchNormV2", "FusedBatchNormV3", "FusedBatchNormGradV2", "FusedBatchNormGradV3"), "U"),
 }
 _ATTRIBUTES = (
-    "dtype",
-    "DstT",
-    "Tout",
-    "out_type",
-    "output_type",
-    "output_dtype",
-    "component_types",
-    "output_types",
-    "elem_type",
-    "element_dtype",
-    "T",
-    "Tparams",
-    "Tidx",
+    *("dtype", "DstT", "Tout", "out_type", "output_type", "output_dtype", "component_types", "output_types"),
+    *("elem_type", "element_dtype", "T", "Tparams", "Tidx"),
 )
 _DEFAULTS = {"Shape": "int32", "ShapeN": "int32", "Size": "int32", "ArgMax": "int64", "ArgMin": "int64"}
 

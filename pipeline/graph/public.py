@@ -18,23 +18,9 @@ from driple.pipeline.graph.published_frequencies import published_frequency
 from driple.pipeline.graph.raw_graph import choose
 from driple.pipeline.graph.stored_graph import stored_graph
 
-__all__ = [
-    "FEATURES",
-    "Grouped",
-    "OpGraph",
-    "Recipe",
-    "SizeBatches",
-    "forget_wirings",
-    "group",
-    "op_frequency",
-    "published_frequency",
-    "read_graph",
-    "recipe_of",
-    "size_batches",
-    "stored_graph",
-    "undirected",
-    "unknown_ops",
-]
+__all__ = ["FEATURES", "Grouped", "OpGraph", "Recipe", "SizeBatches", "forget_wirings", "group", "op_frequency"]
+__all__ += ["published_frequency", "read_graph", "recipe_of", "size_batches", "stored_graph", "undirected"]
+__all__ += ["unknown_ops"]
 
 
 def read_graph(path: Path, *, device: str | None = None, batch_size: int | None = None) -> OpGraph:

@@ -39,8 +39,7 @@ class RawGraph:
 def choose(raw: RawGraph, device: str | None) -> OpGraph:
     """The largest connected component of the worker's ops; of equally large ones, the one with the first op.
 
-    Raises:
-        BadInput: no such ops, or a cycle that is not a while loop.
+    Raises BadInput if there are no such ops, or a cycle that is not a while loop.
     """
     if not raw.ops:
         raise BadInput("a graph without ops")

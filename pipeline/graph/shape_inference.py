@@ -82,7 +82,6 @@ def _stated(node: Node) -> list[Shape] | None:
 
 
 def _constant(node: Node) -> Values:
-    """The elements of a small integer constant."""
     value = node.attributes.get("value")
     if value is None or not value.HasField("tensor"):
         return None

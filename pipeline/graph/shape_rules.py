@@ -26,9 +26,8 @@ class OpView:
     op: str
     attributes: Mapping[str, Message]
     shapes: list[Shape]
-    """Of its inputs."""
+    """The shapes of its inputs; likewise below."""
     values: list[Values]
-    """Of its inputs."""
 
     def flag(self, key: str) -> bool:
         value = self.attributes.get(key)
@@ -58,28 +57,8 @@ def follow(view: OpView) -> tuple[list[Shape] | None, list[Values]]:
     return rule(view), _elements(view)
 
 
-def _same(view: OpView) -> list[Shape]:
-    return [view.shapes[0]]
-
-
-def _second(view: OpView) -> list[Shape]:
-    return [view.shapes[1]]
-
-
-def _nothing(view: OpView) -> list[Shape]:
-    return []
-
-
-def _scalar(view: OpView) -> list[Shape]:
-    return [[]]
-
-
 def _first_known(view: OpView) -> list[Shape]:
     return [next((shape for shape in view.shapes if shape is not None), None)]
-
-
-def _broadcast(view: OpView) -> list[Shape]:
-    return [_wide(view.shapes)]
 
 
 def _wide(shapes: list[Shape]) -> Shape:
@@ -92,12 +71,8 @@ def _wide(shapes: list[Shape]) -> Shape:
 
 
 def _given(position: int) -> Rule:
-    """The shape that an input's elements say; at least its rank where the length of that input is known."""
-
-    def rule(view: OpView) -> list[Shape]:
-        return [_as_shape(view, position)]
-
-    return rule
+    """The shape that the elements of an input specify, or its rank if only the length of that input is known."""
+    return lambda view: [_as_shape(view, position)]
 
 
 def _as_shape(view: OpView, position: int) -> Shape:
@@ -171,10 +146,6 @@ def _channels(view: OpView, position: int = 0) -> list[int] | None:
 def _batch_norm(view: OpView) -> list[Shape]:
     extra: list[Shape] = [None] if view.op.endswith("V3") else []
     return [view.shapes[0], *[_channels(view)] * 4, *extra]
-
-
-def _batch_norm_grad(view: OpView) -> list[Shape]:
-    return [view.shapes[0], _channels(view), _channels(view), [0], [0]]
 
 
 def _cross_entropy(view: OpView) -> list[Shape]:
@@ -334,96 +305,82 @@ def _range(view: OpView) -> list[Shape]:
     return [[len(range(start[0], limit[0], step[0]))]]
 
 
-def _ranks(view: OpView) -> list[Shape]:
-    return [None if shape is None else [len(shape)] for shape in view.shapes]
-
-
-RULES: dict[str, Rule] = {
-    "Reshape": _reshape,
-    "Transpose": _transpose,
-    "ExpandDims": _expanded,
-    "Squeeze": _squeezed,
-    "Pack": _packed,
-    "Unpack": _unpacked,
-    "ConcatV2": _concatenated,
-    "ConcatOffset": lambda view: view.shapes[1:],
-    "Split": _split,
-    "Slice": _slice,
-    "StridedSlice": _strided,
-    "StridedSliceGrad": _given(0),
-    "Tile": _tiled,
-    "GatherV2": _gathered,
-    "Gather": _gathered,
-    "ResourceGather": _gathered,
-    "OneHot": _one_hot,
-    "UnsortedSegmentSum": _segments,
-    "ResizeNearestNeighbor": _resized,
-    "ResizeBilinear": _resized,
-    "Range": _range,
-    "Shape": _ranks,
-    "ShapeN": _ranks,
-    "Switch": lambda view: view.shapes[:1] * 2,
-    "Merge": lambda view: [*_first_known(view), []],
-    "AddN": _first_known,
-    "Select": _second,
-    "StackPushV2": _second,
-    "SelectV2": _broadcast,
-    "BroadcastGradientArgs": lambda view: [[-1], [-1]],
-    "BiasAddGrad": lambda view: [_channels(view)],
-    "Conv2DBackpropInput": _given(0),
-    "Conv2DBackpropFilter": _given(1),
-    "DepthwiseConv2dNativeBackpropInput": _given(0),
-    "DepthwiseConv2dNativeBackpropFilter": _given(1),
-    "AvgPoolGrad": _given(0),
-    "SparseSoftmaxCrossEntropyWithLogits": _cross_entropy,
-    "SoftmaxCrossEntropyWithLogits": _cross_entropy,
-    "IdentityN": lambda view: view.shapes,
-    "PartitionedCall": lambda view: view.shapes,  # its inputs are the results of the function
-    "StatefulPartitionedCall": lambda view: view.shapes,
-    "TensorArrayV3": lambda view: [[2], []],
-    "TensorArrayGradV3": lambda view: [[2], []],
-    "FIFOQueueV2": _scalar,
-    "StackV2": lambda view: [[2]],
-    "ResourceConditionalAccumulator": lambda view: [[2]],
-}
 _GROUPS: tuple[tuple[Rule, str], ...] = (
     (
-        _same,
-        "Identity StopGradient PreventGradient Snapshot CheckNumerics Cast ZerosLike OnesLike Relu Relu6 Elu "
-        "Selu LeakyRelu Gelu Sigmoid Tanh Softplus Softsign Softmax LogSoftmax Exp Log Log1p Expm1 Neg Abs "
-        "Sign Square Sqrt Rsqrt Reciprocal Inv Floor Ceil Round Erf Erfc Sin Cos LogicalNot IsFinite IsNan "
-        "IsInf BiasAdd Cumsum ReverseV2 ReverseSequence InvertPermutation MatrixBandPart LRN LRNGrad ReluGrad "
-        "Relu6Grad EluGrad SeluGrad LeakyReluGrad SigmoidGrad TanhGrad SqrtGrad RsqrtGrad SoftplusGrad "
-        "ReciprocalGrad MaxPoolGrad Enter RefEnter Exit NextIteration RefNextIteration ReadVariableOp "
-        "VarIsInitializedOp Assign AssignAdd AssignSub ScatterAdd ScatterSub ScatterUpdate "
-        "ApplyGradientDescent ApplyMomentum ApplyAdam ApplyRMSProp ApplyAdagrad SparseApplyMomentum "
-        "SparseApplyAdam SparseApplyAdagrad",
+        lambda view: [view.shapes[0]],
+        "Identity StopGradient PreventGradient Snapshot CheckNumerics Cast ZerosLike OnesLike Relu Relu6 Elu Selu "
+        "LeakyRelu Gelu Sigmoid Tanh Softplus Softsign Softmax LogSoftmax Exp Log Log1p Expm1 Neg Abs Sign Square "
+        "Sqrt Rsqrt Reciprocal Inv Floor Ceil Round Erf Erfc Sin Cos LogicalNot IsFinite IsNan IsInf BiasAdd Cumsum "
+        "ReverseV2 ReverseSequence InvertPermutation MatrixBandPart LRN LRNGrad ReluGrad Relu6Grad EluGrad SeluGrad "
+        "LeakyReluGrad SigmoidGrad TanhGrad SqrtGrad RsqrtGrad SoftplusGrad ReciprocalGrad MaxPoolGrad Enter "
+        "RefEnter Exit NextIteration RefNextIteration ReadVariableOp VarIsInitializedOp Assign AssignAdd AssignSub "
+        "ScatterAdd ScatterSub ScatterUpdate ApplyGradientDescent ApplyMomentum ApplyAdam ApplyRMSProp ApplyAdagrad "
+        "SparseApplyMomentum SparseApplyAdam SparseApplyAdagrad",
     ),
+    (lambda view: [view.shapes[1]], "Select StackPushV2"),
     (
-        _broadcast,
-        "Add AddV2 Sub Mul MulNoNan Div DivNoNan RealDiv FloorDiv TruncateDiv FloorMod Mod Maximum Minimum "
-        "Pow SquaredDifference Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr Atan2 "
-        "BitwiseAnd BitwiseOr",
+        lambda view: [_wide(view.shapes)],
+        "Add AddV2 Sub Mul MulNoNan Div DivNoNan RealDiv FloorDiv TruncateDiv FloorMod Mod Maximum Minimum Pow "
+        "SquaredDifference Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr Atan2 BitwiseAnd "
+        "BitwiseOr SelectV2",
     ),
-    (_given(0), "Fill RandomUniform RandomStandardNormal TruncatedNormal RandomUniformInt"),
-    (_given(1), "BroadcastTo"),
+    (_first_known, "AddN"),
+    (
+        _given(0),
+        "Fill RandomUniform RandomStandardNormal TruncatedNormal RandomUniformInt StridedSliceGrad "
+        "Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput AvgPoolGrad",
+    ),
+    (_given(1), "BroadcastTo Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter"),
     (_reduced, "Sum Mean Max Min Prod All Any"),
     (_matmul, "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3"),
     (_window, "Conv2D DepthwiseConv2dNative MaxPool AvgPool"),
     (_batch_norm, "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"),
-    (_batch_norm_grad, "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"),
+    (
+        lambda view: [view.shapes[0], _channels(view), _channels(view), [0], [0]],
+        "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3",
+    ),
+    (lambda view: [_channels(view)], "BiasAddGrad"),
+    (_cross_entropy, "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"),
     (_padded, "Pad PadV2 MirrorPad"),
     (_picked, "ArgMax ArgMin"),
-    (_scalar, "Size Rank L2Loss LoopCond TensorArrayScatterV3 TensorArrayWriteV3 TensorArraySizeV3"),
+    (_reshape, "Reshape"),
+    (_transpose, "Transpose"),
+    (_expanded, "ExpandDims"),
+    (_squeezed, "Squeeze"),
+    (_packed, "Pack"),
+    (_unpacked, "Unpack"),
+    (_concatenated, "ConcatV2"),
+    (lambda view: view.shapes[1:], "ConcatOffset"),
+    (_split, "Split"),
+    (_slice, "Slice"),
+    (_strided, "StridedSlice"),
+    (_tiled, "Tile"),
+    (_gathered, "GatherV2 Gather ResourceGather"),
+    (_one_hot, "OneHot"),
+    (_segments, "UnsortedSegmentSum"),
+    (_resized, "ResizeNearestNeighbor ResizeBilinear"),
+    (_range, "Range"),
+    (lambda view: [None if shape is None else [len(shape)] for shape in view.shapes], "Shape ShapeN"),
+    (lambda view: view.shapes[:1] * 2, "Switch"),
+    (lambda view: [*_first_known(view), []], "Merge"),
+    (lambda view: [[-1], [-1]], "BroadcastGradientArgs"),
+    # The inputs of an inlined call are the results of the function.
+    (lambda view: view.shapes, "IdentityN PartitionedCall StatefulPartitionedCall"),
+    (lambda view: [[2], []], "TensorArrayV3 TensorArrayGradV3"),
+    (lambda view: [[2]], "StackV2 ResourceConditionalAccumulator"),
     (
-        _nothing,
+        lambda view: [[]],
+        "Size Rank L2Loss LoopCond TensorArrayScatterV3 TensorArrayWriteV3 TensorArraySizeV3 FIFOQueueV2",
+    ),
+    (
+        lambda view: [],
         "NoOp ControlTrigger Assert AssignVariableOp AssignAddVariableOp AssignSubVariableOp "
         "ResourceApplyGradientDescent ResourceApplyMomentum ResourceApplyKerasMomentum ResourceApplyAdam "
         "ResourceApplyRMSProp ResourceAccumulatorApplyGradient AccumulatorApplyGradient "
         "SparseAccumulatorApplyGradient QueueEnqueueV2",
     ),
 )
-RULES.update({op: rule for rule, ops in _GROUPS for op in ops.split()})
+RULES: dict[str, Rule] = {op: rule for rule, ops in _GROUPS for op in ops.split()}
 
 
 def _elements(view: OpView) -> list[Values]:

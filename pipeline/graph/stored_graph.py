@@ -68,7 +68,6 @@ class StoredGraph:
     """NoOps that a worker has only if there are several servers."""
 
     def graph(self, batch_size: int, setting: Setting, sharding: str) -> OpGraph:
-        """The graph of a worker."""
         shard = Sharding(max(setting.servers, 1), sharding)
         servers = [shard.place(size) for size in self.variable_bytes.tolist()]
         worker = f"/job:worker/task:0/device:{'CPU' if setting.device == CPU else 'GPU'}:0"
@@ -123,11 +122,7 @@ def is_default(workload: Workload) -> bool:
 
 
 def read(path: Path) -> dict[str, StoredGraph]:
-    """The rows of a file by strategy.
-
-    Raises:
-        BadInput: the file cannot be read or is not of this release.
-    """
+    """The rows of a file by strategy. Raises BadInput if the file cannot be read or is not of this release."""
     arrow = importlib.import_module("pyarrow")
     parquet = importlib.import_module("pyarrow.parquet")
     try:

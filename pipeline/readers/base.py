@@ -25,26 +25,17 @@ class TraceInput:
 
     @property
     def names_columns(self) -> bool:
-        """Whether the user named columns."""
         return bool(self.time or self.values or self.counters)
 
     def without_columns(self, what: str) -> Path:
-        """The path.
-
-        Raises:
-            BadInput: the user named columns, but the input has none.
-        """
+        """The path. Raises BadInput if the user named columns, but the input has none."""
         if self.names_columns:
             raise BadInput(f"{self.path}: --time, --value and --counter are for tables, not for {what}")
         return self.path
 
     @cached_property
     def start(self) -> bytes:
-        """The first bytes of a file; none of a directory.
-
-        Raises:
-            BadInput: it is empty or cannot be read.
-        """
+        """The first bytes of a file; none of a directory. Raises BadInput if it is empty or cannot be read."""
         if self.path.is_dir():
             return b""
         try:
@@ -60,11 +51,7 @@ class TraceInput:
 
     @cached_property
     def table(self) -> Table:
-        """The content of a text file as a table.
-
-        Raises:
-            BadInput: it is not a table.
-        """
+        """The content of a text file as a table. Raises BadInput if it is not a table."""
         return read_table(self.path, read_text(self.path))
 
 

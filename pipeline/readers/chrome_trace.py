@@ -20,7 +20,7 @@ KERNELS = ("kernel", "gpu_op")
 COPIES = ("gpu_memcpy", "gpu_memset")
 BIN_S = 0.001
 MAX_BINS = 20_000_000
-"""Of all series together: bounds the memory."""
+"""Limit of all series together: bounds the memory."""
 
 
 def _recognises(given: TraceInput) -> bool:
@@ -28,10 +28,7 @@ def _recognises(given: TraceInput) -> bool:
 
 
 def _read(given: TraceInput) -> Source:
-    """Per device, the share of time with a kernel, with a copy, and with an NCCL kernel.
-
-    If no event has such a category, all complete events count as busy time of their process.
-    """
+    """Busy shares per device: kernels, copies, NCCL; without such events, complete events of each process."""
     path = given.without_columns("a Chrome trace")
     events = _events(path)
     spans: dict[str, list[tuple[float, float]]] = defaultdict(list)

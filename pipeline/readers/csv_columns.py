@@ -18,11 +18,6 @@ _NETWORK_WORDS = ("rx", "tx", "net", "bytes", "recv", "sent", "traffic")
 
 
 def _read(given: TraceInput) -> Source:
-    """Series of the named columns, or of all numeric columns.
-
-    Raises:
-        BadInput: a column is missing or holds no numbers, or no column looks like time.
-    """
     table, values, counters = given.table, given.values, given.counters
     time = given.time if given.time is not None else _time_column(table)
     t_s = seconds(table.path, time, table.column(time))

@@ -17,11 +17,7 @@ from driple.pipeline.traces.series import LEVEL, Series
 
 
 def read_trace(given: TraceInput) -> Source:
-    """All columns of a trace, counters as rates; of another Parquet file the named columns.
-
-    Raises:
-        BadInput: it is not Parquet, or a column is missing or has no numbers.
-    """
+    """All columns of a trace, counters as rates; of another Parquet file the named columns. Raises BadInput."""
     path, time, values, counters = given.path, given.time, given.values, given.counters
     try:
         table = read_parquet(path)
@@ -36,8 +32,8 @@ def read_trace(given: TraceInput) -> Source:
             f"(it has {', '.join(table.column_names)})"
         )
     time = time or "t_mono_ns"
-    t = _cells(path, table, time)
-    t_s = t / (1e9 if time.endswith("_ns") else 1.0)
+    t = table.column(_present(path, table, time)).combine_chunks().to_numpy(zero_copy_only=False)
+    t_s = _floats(path, time, t) / (1e9 if time.endswith("_ns") else 1.0)
     t_s = t_s - (t_s[0] if len(t_s) else 0.0)
     devices = device_periods(metadata)
     names = [*values, *counters] or [name for name in table.column_names if name != time]
@@ -84,12 +80,6 @@ def _present(path: Path, table: Any, name: str) -> str:
     return name
 
 
-def _cells(path: Path, table: Any, name: str) -> Any:
-    return _floats(
-        path, name, table.column(_present(path, table, name)).combine_chunks().to_numpy(zero_copy_only=False)
-    )
-
-
 def _floats(path: Path, name: str, value: Any) -> Any:
     try:
         return value.astype(np.float64)
@@ -98,7 +88,6 @@ def _floats(path: Path, name: str, value: Any) -> Any:
 
 
 def _quality(metadata: dict[str, Any]) -> list[str]:
-    """The sampling quality, in lines."""
     loop = metadata.get("loop", {})
     lines = []
     if isinstance(loop, dict) and "ticks" in loop:

@@ -36,11 +36,6 @@ def _recognises(given: TraceInput) -> bool:
 
 
 def _read(given: TraceInput) -> Source:
-    """A series for each numeric column of each GPU.
-
-    Raises:
-        BadInput: there are several GPUs, but nothing identifies the GPU of a row.
-    """
     table = given.table
     names = [_field(each) for each in table.header]
     time = next(each for each in _TIME if each in names)

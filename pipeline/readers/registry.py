@@ -22,17 +22,7 @@ READERS: tuple[Reader, ...] = (
 
 
 def read_source(path: Path, time: str | None, values: Sequence[str], counters: Sequence[str]) -> Source:
-    """Reads a file or a run directory.
-
-    Args:
-        path: the input.
-        time: the column of time, if the user names it.
-        values: columns of rates and levels, likewise.
-        counters: columns of counters, likewise.
-
-    Raises:
-        BadInput: it cannot be read, with the reason.
-    """
+    """Reads a file or a run directory, with the columns that the user named. Raises BadInput with the reason."""
     given = TraceInput(path, time, values, counters)
     source = next(reader for reader in READERS if reader.recognises(given)).read(given)
     if not source.series:

@@ -12,7 +12,6 @@ from driple.pipeline.traces.load_run import load_run
 
 
 def _read(given: TraceInput) -> Source:
-    """The resources of all tasks of a run, in its measured part."""
     try:
         run = load_run(given.without_columns("a run"))
     except CorruptRun as error:

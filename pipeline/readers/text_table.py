@@ -36,16 +36,11 @@ class Table:
     """Number of lines of another length: a truncated last line, comments, repeated headers."""
 
     def column(self, name: str) -> list[str]:
-        """The cells of a column, by its name or by its number from 1.
-
-        Raises:
-            BadInput: there is no such column. The message suggests the nearest.
-        """
+        """The cells of a column, by its name or by its number from 1. Raises BadInput with the nearest name."""
         at = self.position(name)
         return [row[at] for row in self.rows]
 
     def position(self, name: str) -> int:
-        """The position of a column."""
         wanted = _folded(name)
         names = [_folded(each) for each in self.header]
         if wanted in names:
@@ -58,11 +53,7 @@ class Table:
 
 
 def read_text(path: Path) -> str:
-    """The content of a text file in UTF-8 or UTF-16.
-
-    Raises:
-        BadInput: it cannot be read, or is not text.
-    """
+    """The content of a text file in UTF-8 or UTF-16. Raises BadInput if it cannot be read, or is not text."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise BadInput(f"{path}: larger than {MAX_BYTES >> 30} GB; cut it, or record at a lower rate")
@@ -77,11 +68,7 @@ def read_text(path: Path) -> str:
 
 
 def read_table(path: Path, text: str) -> Table:
-    """A table with a header. The header shows the separator: commas, semicolons, tabs or blanks.
-
-    Raises:
-        BadInput: there is no header with two columns, or no line that matches it.
-    """
+    """A table with a header that shows the separator. Raises BadInput without a header of two columns or rows."""
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines:
         raise BadInput(f"{path}: empty")
@@ -133,10 +120,7 @@ def unit_of(cells: Sequence[str]) -> str:
 def seconds(path: Path, name: str, cells: Sequence[str]) -> FloatArray:
     """Times in seconds: numbers (of seconds, or of milli-, micro- or nanoseconds since 1970), or dates.
 
-    A time of day that decreases belongs to the next day.
-
-    Raises:
-        BadInput: the first cell is not a time.
+    A time of day that decreases belongs to the next day. Raises BadInput if the first cell is not a time.
     """
     try:
         value = np.array(cells, dtype=np.float64)

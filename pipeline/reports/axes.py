@@ -1,4 +1,4 @@
-"""Axes of hand-made pictures: where a value goes, and which values are written beside."""
+"""Scales, ticks and labels of SVG charts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from driple.pipeline.reports.html import Html, join, tag
 Label = Callable[[float], str]
 
 WIDE = 20.0
-"""Positive values that span more than this many times are shown on a logarithmic axis."""
+"""Positive values get a logarithmic axis if the largest is more than this many times the smallest."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to pixels."""
+    """Maps values to pixels."""
 
     low: float
     high: float
@@ -29,7 +29,7 @@ class Scale:
         return self.start + (self._place(value) - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round values inside, not more than can be read."""
+        """Round values inside the range, about `most` of them."""
         found = self._log_ticks(most) if self.log else self._linear_ticks(most)
         return [value for value in found if self.low - 1e-12 <= value <= self.high * (1 + 1e-12)]
 
@@ -53,31 +53,23 @@ class Scale:
 
 
 def scale(values: Sequence[float], start: float, end: float, *, from_zero: bool = False, log: bool = False) -> Scale:
-    """One that holds all values, with room where they are all the same.
-
-    Args:
-        values: finite; at least one.
-        start: pixel of the least.
-        end: pixel of the greatest.
-        from_zero: begin at 0.
-        log: logarithmic; all values must be positive then.
-    """
+    """A scale for all values, which are finite. A logarithmic one needs positive values; equal values get a margin."""
     low, high = min(values), max(values)
     if log:
         return Scale(low / 1.1, high * 1.1, start, end, log=True)
     low = min(low, 0.0) if from_zero else low
-    # So little that its tenth is lost in rounding counts as nothing.
+    # A range that is lost in rounding counts as no range.
     room = (high - low) * 0.05 if high - low > 1e-9 * max(abs(high), abs(low)) else abs(high) * 0.1 or 1.0
     return Scale(low if from_zero and low == 0.0 else low - room, high + room, start, end)
 
 
 def is_wide(values: Sequence[float]) -> bool:
-    """Whether a logarithmic axis shows more."""
+    """Whether to use a logarithmic axis."""
     return min(values) > 0 and max(values) > WIDE * min(values)
 
 
 def below(axis: Scale, y: float, label: Label, most: int = 5) -> Html:
-    """The axis under a picture."""
+    """The horizontal axis below a chart."""
     ticks = axis.ticks(most)
     return join(
         [
@@ -89,7 +81,7 @@ def below(axis: Scale, y: float, label: Label, most: int = 5) -> Html:
 
 
 def beside(axis: Scale, x: float, end: float, label: Label, most: int = 4) -> Html:
-    """The axis on the left, with lines across."""
+    """The vertical axis on the left, with grid lines."""
     return join(
         join(
             [
@@ -102,5 +94,5 @@ def beside(axis: Scale, x: float, end: float, label: Label, most: int = 4) -> Ht
 
 
 def n(value: float) -> str:
-    """A pixel, to a tenth."""
+    """A coordinate in pixels, rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")

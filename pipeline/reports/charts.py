@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: small, sharp, and in the colours of the page, dark or light. Each says what it shows."""
+"""Charts as inline SVG in the colours of the page. Each has a text alternative for screen readers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 20.0, 12.0, 34.0
 _MOST_BINS = 30
 _BAR, _GROUP_GAP = 13.0, 10.0
 _MOST_POINTS = 2000
-"""Of a scatter: more would be a blot, and a heavy page."""
+"""Limit for scatter plots: more points cannot be told apart and make the page large."""
 
 
 def svg(width: float, height: float, alt: str, *content: object) -> Html:
-    """A picture and what it shows in words."""
+    """An image with its text alternative."""
     return tag("svg", *content, viewBox=f"0 0 {n(width)} {n(height)}", role="img", aria_label=alt)
 
 
 def figure(title: str, picture: Html, *, wide: bool = False) -> Html:
-    """A picture under its title."""
+    """An image with its title; a wide one scrolls."""
     inner = tag("div", picture, class_="scroll wide", tabindex=0, role="region", aria_label=title) if wide else picture
     return tag("figure", tag("figcaption", title), inner)
 
 
 def legend(names: Sequence[str]) -> Html:
-    """Names of the colours, in their order."""
+    """The names of the series, in the order of their colours."""
     items = [
         tag("li", svg(10, 10, "colour", tag("rect", width=10, height=10, class_=f"f{i % COLOURS}")), name)
         for i, name in enumerate(names)
@@ -40,13 +40,11 @@ def legend(names: Sequence[str]) -> Html:
 
 
 def histogram(title: str, values: Sequence[float], label: Label, *, mark: tuple[float, str] | None = None) -> Html:
-    """How often which value was seen.
+    """Draws a histogram of the finite values.
 
     Args:
-        title: what the values are.
-        values: those that are no number are left out.
-        label: a value with its unit.
-        mark: a value that matters, and its name.
+        label: formats a value with its unit.
+        mark: a value to highlight, and its name.
     """
     known = [value for value in values if math.isfinite(value)]
     if not known:
@@ -71,33 +69,28 @@ def histogram(title: str, values: Sequence[float], label: Label, *, mark: tuple[
     content: list[object] = [beside(y, x.start, x.end, _whole, 3), *bars, below(x, y(0), label, 3)]
     if mark is not None:
         alt += f"; {mark[1]} at {label(mark[0])}"
-        right = x(mark[0]) > (x.start + x.end) / 2
+        at = x(mark[0])
+        shift, side = (-4, "end") if at > (x.start + x.end) / 2 else (4, "start")
         content += [
-            tag("line", x1=n(x(mark[0])), x2=n(x(mark[0])), y1=n(_TOP), y2=n(y(0)), class_="mark"),
-            tag(
-                "text",
-                mark[1],
-                x=n(x(mark[0]) + (-4 if right else 4)),
-                y=n(_TOP + 8),
-                text_anchor="end" if right else "start",
-            ),
+            tag("line", x1=n(at), x2=n(at), y1=n(_TOP), y2=n(y(0)), class_="mark"),
+            tag("text", mark[1], x=n(at + shift), y=n(_TOP + 8), text_anchor=side),
         ]
     return figure(title, svg(WIDTH, HEIGHT, alt, *content))
 
 
 @dataclass(frozen=True)
 class Point:
-    """Of a scatter."""
+    """A point of a scatter plot."""
 
     x: float
     y: float
     name: str = ""
     spread: float | None = None
-    """How far `y` may be off."""
+    """Half the length of the error bar of `y`."""
 
 
 def scatter(title: str, points: Sequence[Point], label: Label, x_name: str, y_name: str) -> Html:
-    """Two values that should be equal: points, and the line on which they should be."""
+    """Draws points of two values that should be equal, and the line on which they are."""
     known = [p for p in points if math.isfinite(p.x) and math.isfinite(p.y)]
     if not known:
         return figure(title, tag("p", "no values", class_="soft"))
@@ -132,7 +125,7 @@ def scatter(title: str, points: Sequence[Point], label: Label, x_name: str, y_na
 
 
 def bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float | None]], label: Label) -> Html:
-    """Bars side by side, a group for each label that has any; one that is lost is cut, so that others stay visible."""
+    """Draws a group of bars for each label with values. Bars far above the others are cut."""
     width, left = 760.0, 190.0
     known = sorted(v for values in series.values() for v in values if v is not None and math.isfinite(v))
     if not known:
@@ -141,29 +134,19 @@ def bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float 
     x = scale([0.0, reach], left, width - 70, from_zero=True)
     content: list[object] = []
     top = _TOP
-    for i, name in enumerate(labels):
-        if not _known(series, i):
-            continue
+    groups = [(name, values) for i, name in enumerate(labels) if (values := _known(series, i))]
+    for name, values in groups:
         content.append(tag("text", name, x=n(left - 8), y=n(top + len(series) * _BAR / 2 + 4), text_anchor="end"))
-        for number, values in enumerate(series.values()):
-            y = top + number * _BAR
-            value = values[i]
-            if value is None or not math.isfinite(value):
-                continue
-            end = x(min(max(value, 0.0), x.high))
-            colour = f"f{number % COLOURS}"
-            content.append(
-                tag("rect", x=n(left), y=n(y + 0.5), width=n(max(end - left, 0.5)), height=n(_BAR - 1), class_=colour)
-            )
-            content.append(
-                tag("text", label(value) + (" (cut)" if value > x.high else ""), x=n(end + 4), y=n(y + 10.5))
-            )
+        for number, _, value in values:
+            y, end, colour = top + number * _BAR, x(min(max(value, 0.0), x.high)), f"f{number % COLOURS}"
+            content += [
+                tag("rect", x=n(left), y=n(y + 0.5), width=n(max(end - left, 0.5)), height=n(_BAR - 1), class_=colour),
+                tag("text", label(value) + (" (cut)" if value > x.high else ""), x=n(end + 4), y=n(y + 10.5)),
+            ]
         top += len(series) * _BAR + _GROUP_GAP
     content.append(below(x, top, label, 6))
     alt = f"{title}. " + "; ".join(
-        f"{name}: " + ", ".join(f"{kind} {label(v)}" for kind, v in _known(series, i))
-        for i, name in enumerate(labels)
-        if _known(series, i)
+        f"{name}: " + ", ".join(f"{kind} {label(value)}" for _, kind, value in values) for name, values in groups
     )
     return join([legend(list(series)), figure(title, svg(width, top + 24, alt, *content), wide=True)])
 
@@ -171,7 +154,7 @@ def bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float 
 def lines(
     title: str, curves: Sequence[tuple[int, Sequence[float]]], label: Label, x_name: str, marks: Sequence[int] = ()
 ) -> Html:
-    """Curves over 0, 1, 2, ...: a colour and the values of each; `marks` are positions of their best values."""
+    """Draws curves, each a colour and values, over their positions 0, 1, 2, ...; highlights the positions `marks`."""
     known = [v for _, values in curves for v in values if math.isfinite(v)]
     if not known:
         return figure(title, tag("p", "no values", class_="soft"))
@@ -192,10 +175,9 @@ def lines(
     return figure(title, svg(WIDTH, HEIGHT, alt, *content))
 
 
-def _known(series: Mapping[str, Sequence[float | None]], i: int) -> list[tuple[str, float]]:
-    return [
-        (name, value) for name, values in series.items() if (value := values[i]) is not None and math.isfinite(value)
-    ]
+def _known(series: Mapping[str, Sequence[float | None]], i: int) -> list[tuple[int, str, float]]:
+    each = ((number, name, values[i]) for number, (name, values) in enumerate(series.items()))
+    return [(number, name, value) for number, name, value in each if value is not None and math.isfinite(value)]
 
 
 def _in(axis: Scale, value: float) -> float:

@@ -27,11 +27,7 @@ _WORKLOAD = (
 
 
 def dataset_report(paths: Sequence[Path], root: Path, watch: Watch) -> Report:
-    """One page for all files. A file of a folder that cannot be read is listed on the page.
-
-    Raises:
-        BadInput: the only file cannot be read.
-    """
+    """One page; files of a folder that cannot be read are listed on it. Raises BadInput if the only one cannot."""
     datasets: list[tuple[Path, Dataset]] = []
     broken: list[tuple[str, str]] = []
     for number, path in enumerate(paths):

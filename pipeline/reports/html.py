@@ -24,12 +24,9 @@ _TALL = 40
 
 
 def tag(name: str, *children: object, **attributes: object) -> Html:
-    """An element.
+    """An element. Children that are `Html` are inserted unchanged, None is skipped, everything else is text.
 
-    Args:
-        name: its name.
-        children: `Html` is inserted unchanged, None is skipped, everything else is text.
-        attributes: `class_` is `class`, `_` is `-`; None and False are skipped, True has no value.
+    Attributes: `class_` is `class`, `_` is `-`; None and False are skipped, True has no value.
     """
     head = name
     for key, value in attributes.items():
@@ -59,22 +56,18 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell that is sorted by something else than by what it shows."""
+    """A table cell with a sort key that differs from its text."""
 
     shown: object
     value: float | str | None = None
-    """A number; None goes last, whichever way it is sorted."""
+    """The sort key; cells without one come last in both directions."""
     strong: bool = False
 
 
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], *, sortable: bool = False) -> Html:
-    """A table with its headers; it scrolls by itself where the window is narrow.
+    """A table that scrolls if the window is narrow. Clicking a column title sorts it if `sortable`.
 
-    Args:
-        caption: what it shows, also for those who do not see it.
-        head: a title for each column.
-        rows: cells; the first of each row is its header. Numbers and `Cell` with a number stand right.
-        sortable: clicking on the head of a column sorts by it.
+    The first cell of each row is its header. Columns of numbers (or `Cell` with a number) are right-aligned.
     """
     if not rows:
         return tag("p", f"{caption}: none.")
@@ -102,7 +95,7 @@ def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]], *, s
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> Html:
-    """Names and values, a line each; values that are None are left out."""
+    """A list of names and values, without values that are None."""
     lines = [
         tag("div", tag("dt", name), tag("dd", value), class_=len(str(value)) > _LONG and "long")
         for name, value in pairs

@@ -27,7 +27,7 @@ class Files:
     about: Mapping[str, Any]
     """inspector.json."""
     report: Mapping[str, Any]
-    """report.json; empty where there is none."""
+    """report.json; empty if there is none."""
     predictions: Sequence[Mapping[str, str]] = field(repr=False)
     curves: Sequence[Curve] = field(repr=False)
     faults: Sequence[str]
@@ -40,11 +40,7 @@ class Files:
 
 
 def read_files(folder: Path) -> Files:
-    """Reads the folder. A missing or damaged file beside inspector.json is a fault, not an error.
-
-    Raises:
-        BadInput: inspector.json is not an inspector of this release, or cannot be read.
-    """
+    """Reads the folder; a bad file beside inspector.json is a fault. Raises BadInput if inspector.json is bad."""
     about = read_json_file(folder / FILE, check_header)
     faults: list[str] = []
     report: Mapping[str, Any] = {}
@@ -69,7 +65,7 @@ def read_files(folder: Path) -> Files:
 
 
 def scores(report: Mapping[str, Any], side: str) -> dict[str, dict[str, Score]]:
-    """By predictor, then by target."""
+    """Scores of one side by predictor, then by target."""
     found: dict[str, dict[str, Score]] = {}
     errors = report.get("errors")
     for row in errors if isinstance(errors, list) else []:
@@ -79,13 +75,13 @@ def scores(report: Mapping[str, Any], side: str) -> dict[str, dict[str, Score]]:
 
 
 def part(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A value that is an object; an empty one where it is none."""
+    """A value that is an object; an empty one if it is something else."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def number(value: Any) -> float | None:
-    """A finite number, also one that is text; None of everything else."""
+    """A finite number, also from text; None for everything else."""
     try:
         found = None if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

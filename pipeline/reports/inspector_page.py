@@ -1,4 +1,4 @@
-"""The page of inspectors: what they are, how far off they are, and beside what."""
+"""The report on inspectors: configuration, errors beside those of baselines, predictions and learning curves."""
 
 from __future__ import annotations
 
@@ -21,14 +21,11 @@ from driple.pipeline.reports.page_layout import Page, Report, Section, Watch
 ITSELF = "inspector"
 OVERALL = "all"
 _WORST = 20
+_LABELS = {OVERALL: "mean of all", **{resource.key: f"mean of {resource.key}" for resource in RESOURCES}}
 
 
 def inspector_report(folders: Sequence[Path], root: Path, watch: Watch) -> Report:
-    """One page for all folders. A folder that cannot be read is listed on the page if another one can.
-
-    Raises:
-        BadInput: no inspector can be read.
-    """
+    """One page; folders that cannot be read are listed on it. Raises BadInput if none can be read."""
     found: list[Files] = []
     broken: list[tuple[str, str]] = []
     for done, folder in enumerate(folders):
@@ -79,10 +76,8 @@ def _overview(found: Sequence[Files]) -> Html:
         rows.append(
             [
                 files.folder.name,
-                files.about.get("role"),
-                files.about.get("split"),
-                files.about.get("provenance"),
-                _count(files, "test"),
+                *(files.about.get(name) for name in ("role", "split", "provenance")),
+                part(files.report, "workloads").get("test"),
                 Cell(percent(own), own),
                 Cell(percent(min(others, default=None)), min(others, default=None)),
                 len(files.faults),
@@ -98,9 +93,7 @@ def _about(files: Files) -> Html:
     counts = part(files.report, "workloads")
     return facts(
         [
-            ("setting", about.get("setting")),
-            ("role", about.get("role")),
-            ("split", about.get("split")),
+            *((name, about.get(name)) for name in ("setting", "role", "split")),
             ("rows are", about.get("provenance")),
             ("preset", part(about, "config").get("preset")),
             ("networks", about.get("networks")),
@@ -120,54 +113,37 @@ def _errors(files: Files) -> Html:
         found = scores(files.report, side)
         if not found:
             continue
-        names = [ITSELF, *(name for name in found if name != ITSELF)] if ITSELF in found else list(found)
-        targets = [*COLUMNS, *(resource.key for resource in RESOURCES), OVERALL]
-        labels = {OVERALL: "mean of all", **{resource.key: f"mean of {resource.key}" for resource in RESOURCES}}
-        if side == "test":
-            series = {
-                name: [number(found[name].get(t, {}).get("nrmse")) for t in (*COLUMNS, OVERALL)] for name in names
-            }
-            parts.append(bars("NRMSE on the test side", [*COLUMNS, "mean of all"], series, percent))
+        found = {name: found[name] for name in sorted(found, key=lambda name: name != ITSELF)}
         tables = [
-            _score_table(f"{title} on the {side} side", measure, names, targets, labels, found)
+            _score_table(f"{title} on the {side} side", measure, found)
             for title, measure in (("NRMSE", "nrmse"), ("MAPE", "mape"), ("R2", "r2"))
         ]
         if side == "test":
+            series = {
+                name: [number(of.get(target, {}).get("nrmse")) for target in (*COLUMNS, OVERALL)]
+                for name, of in found.items()
+            }
+            parts.append(bars("NRMSE on the test side", [*COLUMNS, "mean of all"], series, percent))
             parts.append(tag("div", *tables, class_="grid tables"))
         else:
-            parts.append(
-                tag(
-                    "details",
-                    tag(
-                        "summary",
-                        "The validation side: it was chosen by it, and baselines and plain models have learned from it",
-                    ),
-                    *tables,
-                )
-            )
+            text = "The validation side: it selected this inspector, and baselines and base models were trained on it"
+            parts.append(tag("details", tag("summary", text), *tables))
     if not parts:
         return tag("p", "No errors were written beside this inspector.")
     text = "The best of each line is bold. Baselines had the same rows. docs/guides/metrics.md defines the scores."
     return join([tag("p", text, class_="soft"), *parts])
 
 
-def _score_table(
-    caption: str,
-    measure: str,
-    names: Sequence[str],
-    targets: Sequence[str],
-    labels: Mapping[str, str],
-    found: Mapping[str, Mapping[str, Score]],
-) -> Html:
+def _score_table(caption: str, measure: str, found: Mapping[str, Mapping[str, Score]]) -> Html:
     rows = []
-    for target in targets:
-        values = {name: number(found[name].get(target, {}).get(measure)) for name in names}
-        known = [value for value in values.values() if value is not None]
+    for target in (*COLUMNS, *(resource.key for resource in RESOURCES), OVERALL):
+        values = [number(of.get(target, {}).get(measure)) for of in found.values()]
+        known = [value for value in values if value is not None]
         best = None if not known else max(known) if measure == "r2" else min(known)
         label = _hundredths if measure == "r2" else percent
-        cells = [Cell(label(v), v, strong=v is not None and v == best) for v in values.values()]
-        rows.append([labels.get(target, target), *cells])
-    return table(caption, ["target", *names], rows, sortable=True)
+        cells = [Cell(label(v), v, strong=v is not None and v == best) for v in values]
+        rows.append([_LABELS.get(target, target), *cells])
+    return table(caption, ["target", *found], rows, sortable=True)
 
 
 def _predictions(files: Files) -> Html:
@@ -197,7 +173,7 @@ def _predictions(files: Files) -> Html:
     head = ["workload", "target", "true", "predicted", "off by"]
     return join(
         [
-            tag("p", "A point for each test workload; on the dashed line it is right.", class_="soft"),
+            tag("p", "A point for each test workload; the prediction is exact on the dashed line.", class_="soft"),
             tag("div", *pictures, class_="grid"),
             table("The worst predictions, by share of the true value", head, rows, sortable=True),
         ]
@@ -206,7 +182,7 @@ def _predictions(files: Files) -> Html:
 
 def _curves(files: Files) -> Html:
     if not files.curves:
-        return tag("p", "No learning curves were kept (events/ and training/ are not there, or say nothing).")
+        return tag("p", "No learning curves were kept (events/ and training/ are missing or empty).")
     best = part(files.about, "training").get("best_epochs")
     marks = [epoch for epoch in best if isinstance(epoch, int)] if isinstance(best, list) else []
     losses = [
@@ -231,7 +207,7 @@ def _configuration(files: Files) -> Html:
     columns = ", ".join(map(str, names)) if isinstance(names, list) else None
     return join(
         [
-            table("Every choice", ["option", "value"], rows),
+            table("Configuration", ["option", "value"], rows),
             tag("details", tag("summary", "Features of a node"), tag("p", columns)) if columns else EMPTY,
         ]
     )
@@ -244,8 +220,7 @@ def _provenance(files: Files) -> Html:
         [
             ("dataset, SHA-256", about.get("dataset_sha256")),
             ("rows are", about.get("provenance")),
-            ("seed", about.get("seed")),
-            ("weights", about.get("weights")),
+            *((name, about.get(name)) for name in ("seed", "weights")),
             ("weights, SHA-256", about.get("weights_sha256")),
             ("versions", listed(f"{name} {value}" for name, value in versions.items())),
             ("schema version", about.get("schema_version")),
@@ -256,7 +231,7 @@ def _provenance(files: Files) -> Html:
 def _notes(files: Files) -> list[str]:
     found = [f"{files.name}: {fault}." for fault in files.faults]
     if files.about.get("provenance") == SIMULATED:
-        found.append(f"{files.name}: learned and judged on simulated rows: these errors say nothing of real runs.")
+        found.append(f"{files.name}: trained and tested on simulated rows: these errors do not hold for real runs.")
     notes = files.report.get("notes")
     found += [f"{files.name}: {note}." for note in notes] if isinstance(notes, list) else []
     if part(files.about, "training").get("finished") is False:
@@ -285,10 +260,6 @@ def _facts(files: Files) -> dict[str, Any]:
 
 def _hundredths(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
-
-
-def _count(files: Files, side: str) -> Any:
-    return part(files.report, "workloads").get(side)
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

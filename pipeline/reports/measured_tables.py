@@ -48,7 +48,7 @@ def values(rows: Sequence[Row], column: str) -> list[float]:
 
 
 def versions(rows: Sequence[Row]) -> str | None:
-    """Of everything that took part."""
+    """The versions of all software that took part."""
     found = set()
     for text in {str(row["versions"]) for row in rows if row.get("versions") is not None}:
         try:

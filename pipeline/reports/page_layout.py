@@ -26,7 +26,6 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """Its target in links."""
         return anchor(self.title)
 
 

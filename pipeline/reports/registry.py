@@ -58,11 +58,7 @@ def write_report(
 
 
 def report_of(path: Path, watch: Watch) -> Report:
-    """The report on the files at a path.
-
-    Raises:
-        BadInput: there is nothing to report on, or the only file cannot be read.
-    """
+    """The report on the files at a path. Raises BadInput if there are none, or the only one cannot be read."""
     expected = f"expected {', or '.join(page.expected for page in reversed(PAGES))}"
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder; {expected}")

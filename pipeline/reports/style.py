@@ -1,4 +1,4 @@
-"""How pages look, and the few lines of script that sort their tables."""
+"""Style sheet of the pages, and the script that sorts their tables."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ svg .dot { fill-opacity: .7; } svg .curve { fill: none; stroke-width: 1.5; } svg
 """
 
 COLOURS = 7
-"""How many of `f0`, `f1`, ... and `l0`, `l1`, ... there are."""
+"""Number of classes `f0`, `f1`, ... (fill) and `l0`, `l1`, ... (stroke)."""
 
 SCRIPT = """
 "use strict";

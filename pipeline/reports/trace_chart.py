@@ -16,20 +16,20 @@ from driple.pipeline.reports.html import Html, tag
 from driple.pipeline.reports.measured_tables import resource_title
 from driple.pipeline.reports.number_text import amount, counted, duration, with_unit
 from driple.pipeline.traces.load_run import Run
-from driple.pipeline.traces.series import FloatArray
+from driple.pipeline.traces.series import FloatArray, thinned
 
 STEPS_SHOWN = 20
-"""The most steps of a picture. Bursts of hundreds would not be visible."""
+"""Limit of steps in a plot: bursts of hundreds would not be visible."""
 _WIDTH, _LEFT, _RIGHT = 960.0, 64.0, 8.0
 _ROW, _TITLE, _BOTTOM = 92.0, 20.0, 40.0
 _MOST_POINTS = 1200
 
 
 def task_picture(run: Run, task: str) -> Html:
-    """All resources of a task over the first steps of its measured part.
+    """Plots all resources of a task over the first steps of its measured part.
 
-    A burst is shaded; grey where its beginning or end was not seen. The dashed line is the threshold, and the short
-    strokes on top are the beginnings of steps.
+    Bursts are shaded, in grey if their start or end was not observed. The dashed line is the threshold, ticks at the
+    top mark the starts of steps.
     """
     trace, step_s = run.tasks[task], step_time_s(run, task)
     found = [
@@ -64,7 +64,7 @@ def task_picture(run: Run, task: str) -> Html:
 def _row(analysis: Analysis, x: Any, origin_s: float, end_s: float, top: float, starts: FloatArray, unit: str) -> Html:
     bottom = top + _ROW - 8
     inside = (analysis.t_s >= origin_s) & (analysis.t_s <= end_s)
-    t_s, value = _fewer(analysis.t_s[inside] - origin_s, analysis.value[inside])
+    t_s, value = thinned(analysis.t_s[inside] - origin_s, analysis.value[inside], _MOST_POINTS)
     if not len(value):
         return tag("text", "no samples here", x=n(x.start), y=n(top + 20))
     y = scale([0.0, float(np.max(value))], bottom, top, from_zero=True)
@@ -83,7 +83,7 @@ def _row(analysis: Analysis, x: Any, origin_s: float, end_s: float, top: float, 
     if analysis.threshold is not None and y.low <= analysis.threshold <= y.high:
         at = n(y(analysis.threshold))
         parts.append(tag("line", x1=n(x.start), x2=n(x.end), y1=at, y2=at, class_="threshold"))
-    # A sample stands for the time since the one before it: up first, then along.
+    # A sample stands for the time since the previous one, so the line goes up or down first.
     line = f"M{n(x(t_s[0]))} {n(y(value[0]))}" + "".join(
         f"V{n(y(v))}H{n(x(t))}" for t, v in zip(t_s[1:], value[1:], strict=True)
     )
@@ -101,12 +101,3 @@ def _described(analysis: Analysis, unit: str) -> str:
         f"burst {duration(bib.burst_s)}, idle {duration(bib.idle_s)}, {amount(bib.burst_amount, unit)} in bursts, "
         f"{counted(bib.bursts, 'burst')}"
     )
-
-
-def _fewer(t_s: FloatArray, value: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least and greatest of each stretch, where there are more points than a picture can show."""
-    if len(t_s) <= _MOST_POINTS:
-        return t_s, value
-    starts = np.linspace(0, len(t_s), _MOST_POINTS // 2 + 1).astype(int)[:-1]
-    both = np.stack([np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)], axis=1).ravel()
-    return np.repeat(t_s[starts], 2), both

@@ -22,7 +22,6 @@ class Steps:
     end_s: FloatArray
 
     def from_step(self, first: int) -> Steps:
-        """Without the steps before `first`."""
         return self._of(self.step >= first)
 
     def within(self, window: Window) -> Steps:
@@ -48,7 +47,6 @@ class Window:
 
     @property
     def duration_s(self) -> float:
-        """Its length."""
         return self.end_s - self.start_s
 
 

@@ -19,7 +19,6 @@ from driple.contracts.run_dir import RunPaths
 from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
 from driple.pipeline.traces.run_index import read_sealed
 from driple.pipeline.traces.series import FloatArray
-from driple.pipeline.traces.task_flows import task_traffic
 
 MAX_CLOCK_BOUND_NS = 100_000_000
 """With a larger error of its clock, a host cannot be put on one timeline with others."""
@@ -67,9 +66,7 @@ class Run:
 def load_run(folder: Path) -> Run:
     """Reads and checks a run directory.
 
-    Raises:
-        CorruptRun: it is not sealed, a file is missing or was changed, a clock is too uncertain, or the traces do not
-            cover the training.
+    Raises CorruptRun if it is not sealed, a file is missing or was changed, or clocks or traces are not usable.
     """
     folder = Path(folder)
     paths = RunPaths(folder.absolute().parent.parent, folder.absolute().parent.name, folder.absolute().name)
@@ -137,11 +134,7 @@ def _clock(folder: Path, manifest: Manifest, record: TaskRecord) -> ClockFit:
 
 
 def read_parquet(path: Path) -> Any:
-    """A Parquet file as a table.
-
-    Raises:
-        CorruptRun: it cannot be read.
-    """
+    """A Parquet file as a table. Raises CorruptRun if it cannot be read."""
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -156,11 +149,7 @@ def read_parquet(path: Path) -> Any:
 
 
 def trace_metadata(path: Path, table: Any) -> dict[str, Any]:
-    """The metadata of a file of the sampler or of a task.
-
-    Raises:
-        CorruptRun: it has none, or another schema version.
-    """
+    """The metadata of a file of a run. Raises CorruptRun if it has none, or another schema version."""
     try:
         metadata = json.loads((table.schema.metadata or {})[METADATA_KEY.encode()])
         version = metadata.get("schema_version")
@@ -245,6 +234,29 @@ def _read_flows(path: Path) -> dict[str, tuple[Any, Any]]:
     return {str(NET_TX.flow_column): (at_ns, tx), str(NET_RX.flow_column): (at_ns, rx)}
 
 
+def task_traffic(t_ns: Any, flow: Any, sent: Any, received: Any) -> tuple[Any, Any, Any]:
+    """Times of the reads, and bytes sent and received until then: the sum over the TCP flows of a task.
+
+    A flow of the first read counts from its value then. A later one counts from zero, because all its bytes were sent
+    since. A flow that ends changes nothing.
+    """
+    reads, read = np.unique(t_ns, return_inverse=True)
+    order = np.lexsort((read, flow))
+    new = np.r_[True, flow[order][1:] != flow[order][:-1]]
+    at = read[order]
+    known_before = new & (at == 0)
+
+    def counted(counter: Any) -> Any:
+        value = counter[order].astype(np.int64)
+        gained = np.diff(value, prepend=0)
+        gained[new] = value[new]
+        gained[known_before] = 0
+        gained = np.maximum(gained, 0)
+        return np.cumsum(np.bincount(at, weights=gained, minlength=len(reads)))
+
+    return reads, counted(sent), counted(received)
+
+
 def _read_steps(path: Path, clock: ClockFit, origin_ns: int) -> Steps:
     table = _table(path)
     columns = {c.name: _column(path, table, c.name) for c in STEP_COLUMNS if c.name != "loss"}
@@ -282,11 +294,7 @@ def _windows(folder: Path, measured: Mapping[str, Steps]) -> dict[str, tuple[Win
 
 
 def _coverage(folder: Path, task: str, t_s: FloatArray, window: Window) -> tuple[str, ...]:
-    """Flags about gaps in the measured part.
-
-    Raises:
-        CorruptRun: too much of it has no samples.
-    """
+    """Flags about gaps in the measured part. Raises CorruptRun if too much of it has no samples."""
     inside = t_s[(t_s >= window.start_s) & (t_s <= window.end_s)]
     inside = np.unique(inside)
     pauses = np.diff(np.r_[window.start_s, inside, window.end_s])

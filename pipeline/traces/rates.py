@@ -35,22 +35,17 @@ class Rate:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Flags of the series: counts of wraps, resets and clamped rates."""
         counts = (("wraps", self.wraps), ("resets", self.resets), ("clamped", self.clamped))
         return tuple(f"{name}:{count}" for name, count in counts if count)
 
 
 def rate(t_s: FloatArray, count: Any, *, limit_per_s: float | None = None, step_s: float | None = None) -> Rate:
-    """The rate of a counter.
+    """The rate of a counter: one value less than there were reads; NaN at resets, where the lost amount is unknown.
 
     Args:
-        t_s: times of the reads.
         count: values that were read, integers or floats; NaN if unknown.
         limit_per_s: the greatest possible rate. Higher ones are set to it and counted.
         step_s: the training step if known. A counter that moves once a step does not have a slow source.
-
-    Returns:
-        One value less than there were reads; NaN at resets, because the lost amount is unknown.
     """
     t_s, count = _apart(*_in_order(np.asarray(t_s, dtype=np.float64), np.asarray(count)))
     if len(t_s) < 2:

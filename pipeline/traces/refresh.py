@@ -38,7 +38,7 @@ class Refresh:
     """The refresh period of a source."""
 
     period_s: float | None
-    """Of the source if it is slower than the reads, else of the reads; None if the value never changed."""
+    """The period of the source if it is slower than the reads, else of the reads; None if no value changed."""
     held: bool
     """Whether the source is slower than the reads."""
 
@@ -51,14 +51,10 @@ def find_refresh(
     step_s: float | None = None,
     period_s: float | None = None,
 ) -> Refresh:
-    """The refresh period of finite values at increasing times.
+    """The refresh period of finite values at increasing times; `period_s` is the usual time between reads if known.
 
-    Args:
-        t_s: times of the reads.
-        value: values that were read.
-        counter: whether an unchanged value can mean that nothing happened, as opposed to a gauge.
-        step_s: the training step if known. A value that changes once a step follows the workload, not a timer.
-        period_s: the usual time between reads if known.
+    An unchanged counter can mean that nothing happened, as opposed to a gauge. A value that changes once a training
+    step follows the workload, not a timer.
     """
     if len(t_s) < 2:
         return Refresh(None, False)
@@ -153,16 +149,7 @@ def unread(t_s: FloatArray, refresh_s: float) -> NDArray[np.int64]:
 def beats(
     t_s: FloatArray, lengths: FloatArray, counts: FloatArray
 ) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
-    """Divides intervals evenly.
-
-    Args:
-        t_s: starts of the intervals.
-        lengths: their durations.
-        counts: the number of parts of each.
-
-    Returns:
-        The start of each part, the position of its interval, and how many parts of the interval follow it.
-    """
+    """Divides intervals evenly: start of each part, position of its interval, parts of the interval that follow it."""
     whole = counts.astype(np.int64)
     index: NDArray[np.int64] = np.repeat(np.arange(len(t_s)), whole)
     nth = np.arange(len(index)) - np.repeat(np.cumsum(whole) - whole, whole)

@@ -71,11 +71,7 @@ class Runs:
 
 
 def read_sealed(folder: Path) -> Manifest:
-    """The manifest of a sealed run.
-
-    Raises:
-        CorruptRun: it cannot be read, or the run is not sealed.
-    """
+    """The manifest of a sealed run. Raises CorruptRun if it cannot be read, or the run is not sealed."""
     manifest = Manifest.read(folder / MANIFEST)
     if manifest.status != SEALED:
         why = f": {manifest.failure}" if manifest.failure else ""
@@ -108,11 +104,7 @@ def runs(folder: str | Path, *, include_unsealed: bool = False) -> Runs:
 
 
 def find_runs(root: Path) -> Iterator[tuple[Path, str | None]]:
-    """Each run directory at or below `root`, with the reason if it cannot be read.
-
-    Raises:
-        BadInput: `root` is not a folder.
-    """
+    """Each run directory at or below `root`, with the reason if it cannot be read. Raises BadInput."""
     if not root.is_dir():
         raise BadInput(f"{root}: {'not a folder' if root.exists() else 'no such folder'}")
     seen: set[tuple[int, int]] = set()

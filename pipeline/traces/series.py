@@ -46,8 +46,7 @@ class Series:
         """The samples whose time is completely inside a window."""
         first = int(np.searchsorted(self.t_s, start_s, side="left"))
         last = int(np.searchsorted(self.t_s, end_s, side="right"))
-        if first > 0 or len(self.t_s):  # the first one began before the window
-            first = min(first + 1, last)
+        first = min(first + 1, last)  # the first one began before the window
         return replace(self, t_s=self.t_s[first:last], value=self.value[first:last])
 
 
@@ -64,6 +63,15 @@ class Samples:
     def period_s(self) -> float:
         """The usual time between two samples; 0 if there are fewer than two."""
         return usual_interval(self.t_s)
+
+
+def thinned(t_s: FloatArray, value: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
+    """Minima and maxima of intervals, if there are more points than a plot can show."""
+    if len(t_s) <= most:
+        return t_s, value
+    starts = np.linspace(0, len(t_s), most // 2 + 1).astype(int)[:-1]
+    both = np.stack([np.minimum.reduceat(value, starts), np.maximum.reduceat(value, starts)], axis=1).ravel()
+    return np.repeat(t_s[starts], 2), both
 
 
 def usual_interval(t_s: FloatArray) -> float:

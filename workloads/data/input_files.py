@@ -33,11 +33,7 @@ _SHUFFLED_NAMES = 2_000_000
 
 
 def batch_tensors(workload: Workload, *, seed: int, worker: int, data_dir: str) -> dict[str, Any]:
-    """As `inputs.batch_tensors`, from files.
-
-    Raises:
-        BadInput: a folder or file that is missing, empty or not in the format above.
-    """
+    """As `inputs.batch_tensors`, from files. Raises BadInput for files that are not in the format above."""
     readers = {"cifar10": _cifar, "imagenet": _imagenet, "europarl": _europarl}
     if workload.dataset not in readers:
         raise BadInput(f"{workload.dataset} cannot be read from files (only {', '.join(readers)}); leave out data_dir")
@@ -84,11 +80,7 @@ def _cifar(folder: Path, workload: Workload, seed: int) -> Any:
 
 
 def check_jpegs(data_dir: str) -> None:
-    """Decodes all images of a folder, small files first: truncated ones are among them.
-
-    Raises:
-        BadInput: an image that cannot be decoded.
-    """
+    """Decodes the images of a folder, small (truncated?) files first. Raises BadInput with one that is broken."""
     v1 = tf.compat.v1
     files = [file for name in _JPEG_NAMES for file in _image_root(Path(data_dir)).glob(f"*/{name}")]
     with v1.Graph().as_default(), v1.Session(config=v1.ConfigProto(device_count={"GPU": 0})) as session:

@@ -20,11 +20,7 @@ class TrainingFramework(ABC):
 
     @abstractmethod
     def prepare_environment(self, gpu: int | None) -> None:
-        """Sets the environment variables that the framework reads when it starts.
-
-        Args:
-            gpu: index of the only visible GPU; None for none.
-        """
+        """Sets the variables that the framework reads at its start; `gpu` is the only visible GPU, None for none."""
 
     @abstractmethod
     def load(self) -> str:
@@ -43,11 +39,9 @@ class TrainingFramework(ABC):
         """Whether an input image could not be decoded."""
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        """Whether the device or the host has no memory left."""
         return isinstance(error, MemoryError)
 
     def explain(self, error: Exception, job: JobSpec | None = None) -> str:
-        """An error in one line."""
         if self.is_out_of_memory(error):
             batch = f"batch {job.run.workload.batch_size} of {job.run.workload.model}" if job else "this batch"
             return f"out of memory: {batch} does not fit; use a smaller batch or size ({self.cause(error)[:200]})"

@@ -59,11 +59,7 @@ def from_graphdef(path: Path, out: Path) -> int:
 
 
 def from_jobs(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> int:
-    """Writes `<out>/<name>.parquet` for each job and prints a line for each; continues after a failure.
-
-    Raises:
-        RunFailed: some could not be extracted; the others are written.
-    """
+    """Writes `<out>/<name>.parquet` for each job and prints a line. Raises RunFailed at the end if some failed."""
     for job in jobs.values():
         _check(job, task)
     try:

@@ -55,9 +55,7 @@ def use_tf1() -> None:
 def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
     """The graph of worker `index`. Needs no server and no GPU; call `use_tf1` first.
 
-    Args:
-        to_run: False omits the initial values of the weights. The training graph is the same without them, and they
-            are a third of all ops.
+    Without `to_run` the initial values of the weights are left out: a third of all ops, but not of the training graph.
     """
     import tensorflow.compat.v1 as v1
 

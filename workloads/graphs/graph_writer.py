@@ -72,11 +72,7 @@ def of_worker(replica: WorkerGraph, job: JobSpec, task: str) -> Graph:
 
 
 def of_graphdef(path: Path) -> Graph:
-    """The whole graph of a user's file.
-
-    Raises:
-        BadInput: not a GraphDef, or TensorFlow cannot import it.
-    """
+    """The whole graph of a user's file. Raises BadInput if it is no GraphDef, or TensorFlow cannot import it."""
     import tensorflow.compat.v1 as v1
     from google.protobuf import message, text_format
 

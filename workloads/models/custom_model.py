@@ -42,14 +42,9 @@ class Custom:
     wants_label: bool
 
     def __call__(self, inputs: Mapping[str, Any], workload: Workload) -> Any:
-        """Calls the function and checks what it returns.
+        """Calls the function with the tensors of a batch; `label` may be missing if the function does not name it.
 
-        Args:
-            inputs: tensors of a batch; `label` may be missing if the function does not name it.
-            workload: for the shapes.
-
-        Raises:
-            BadInput: the function fails, or returns neither logits nor a scalar.
+        Raises BadInput if the function fails, or returns neither logits nor a scalar.
         """
         kind = DATASETS[workload.dataset].kind
         given = inputs["image"] if kind == IMAGE else {name: t for name, t in inputs.items() if name != "label"}
@@ -67,7 +62,6 @@ class Custom:
             raise BadInput(f"{self.where}: {_cause(error, self.function.__code__.co_filename)}") from error
 
     def fault(self, message: str) -> BadInput:
-        """An error about the function."""
         return BadInput(f"{self.where}: {message}")
 
     def _check(self, result: Any, workload: Workload) -> None:
@@ -94,14 +88,9 @@ def logits_shapes(workload: Workload) -> list[list[int]]:
 
 
 def load(workload: Workload, code_path: str | None) -> Custom:
-    """Finds and imports the function of `workload.model`.
+    """Imports the function of `workload.model`, from the file there or from `code_path`.
 
-    Args:
-        workload: its model is `file.py:function`.
-        code_path: the file on this host; None for the path in `workload.model`.
-
-    Raises:
-        BadInput: no such file or function, an import error, a changed file, or an unknown parameter.
+    Raises BadInput for a missing or changed file, an import error, an unknown function or parameter.
     """
     path_text, _, name = workload.model.rpartition(":")
     path = Path(code_path or path_text)

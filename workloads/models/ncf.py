@@ -11,15 +11,7 @@ USERS = 6040
 def ncf(
     inputs: Inputs, hyper: Hyper, *, users: int = USERS, factors: int = 8, hidden: tuple[int, ...] = (64, 32, 16, 8)
 ) -> Tensor:
-    """Products of factors beside a tower of dense layers, with the sizes of TF's model garden for MovieLens-1M.
-
-    Args:
-        inputs: `user` and `item` [batch].
-        hyper: sizes.
-        users: rows of the users' tables.
-        factors: of the products.
-        hidden: units of the tower; the first is what two embeddings give together.
-    """
+    """Products of factors beside a tower of dense layers, with the sizes of TF's model garden for MovieLens-1M."""
     factors, (first, *rest) = hyper.channels(factors), [hyper.channels(units, 2) for units in hidden]
     sides = ((inputs["user"], users), (inputs["item"], hyper.classes))
     product = layers.Multiply()([layers.Embedding(rows, factors)(ids) for ids, rows in sides])

@@ -17,14 +17,9 @@ DROPOUT = 0.3
 
 
 def nmt(inputs: Inputs, hyper: Hyper, *, depth: int, units: int, both_ways: bool) -> Tensor:
-    """Encoder and decoder of `depth` layers each.
+    """Encoder and decoder of `depth` layers each, over `source` [batch, length] and `target` [batch, length + 1].
 
-    Args:
-        inputs: `source` [batch, length] and `target` [batch, length + 1].
-        hyper: sizes.
-        depth: layers on each side.
-        units: of each layer; an encoder that reads both ways gives half to each.
-        both_ways: whether the encoder does.
+    An encoder that reads both ways gives half of the units to each direction.
     """
     units, embedded = hyper.channels(units, 2), hyper.channels(512)
     x = layers.Embedding(hyper.classes, embedded)(inputs["source"])

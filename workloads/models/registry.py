@@ -117,15 +117,9 @@ def dataset_of(workload: Workload) -> Dataset:
 
 
 def build(workload: Workload, batch: Mapping[str, Any], *, code_path: str | None = None) -> Built:
-    """Builds model and loss in the current TF1 graph, in training mode.
+    """Builds model and loss in the current TF1 graph, in training mode, from tensors of `inputs.batch_tensors`.
 
-    Args:
-        workload: what to build.
-        batch: tensors as `inputs.batch_tensors` makes them.
-        code_path: the file of a user's own model.
-
-    Raises:
-        BadInput: a size that the model cannot take, or a user's model that cannot be used.
+    Raises BadInput for a size that the model cannot take, or a user's model that cannot be used.
     """
     import tf_keras
     from tf_keras.src import backend  # the public learning_phase_scope is the same and warns
@@ -142,11 +136,7 @@ def build(workload: Workload, batch: Mapping[str, Any], *, code_path: str | None
 
 
 def network(workload: Workload, *, code_path: str | None = None) -> Network:
-    """The same model over plain inputs, for eager loops.
-
-    Raises:
-        BadInput: as for `build`; also a user's model whose weights do not belong to layers.
-    """
+    """The same model over plain inputs, for eager loops. Raises BadInput; also if a user's weights are in no layer."""
     import tf_keras
 
     def inputs_for(names: Iterable[str]) -> dict[str, Any]:
@@ -215,18 +205,6 @@ def _custom_model(
     return model
 
 
-def parameter_count(workload: Workload, *, code_path: str | None = None) -> int:
-    """Trainable parameters of a workload. The graph is built and never run, so no weight is allocated."""
-    import tensorflow as tf
-
-    with tf.Graph().as_default():
-        place = tf.compat.v1.placeholder
-        shapes = input_shapes(workload).items()
-        batch = {name: place(kind, [workload.batch_size, *shape]) for name, (shape, kind) in shapes}
-        built = build(workload, batch, code_path=code_path)
-        return sum(int(variable.shape.num_elements()) for variable in built.trainable)
-
-
 def input_shapes(workload: Workload) -> dict[str, tuple[tuple[int, ...], str]]:
     """Shape without the batch and type of each entry of a batch."""
     kind, size = dataset_of(workload).kind, size_of(workload)
@@ -238,11 +216,7 @@ def input_shapes(workload: Workload) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def size_of(workload: Workload) -> int:
-    """Image side or sequence length; 0 where there is none.
-
-    Raises:
-        BadInput: a size, batch or width that is out of range for the model.
-    """
+    """Image side or sequence length; 0 if there is none. Raises BadInput for sizes that the model cannot take."""
     dataset = dataset_of(workload)
     field_name = {IMAGE: "image_size", SEQUENCE: "sequence_length"}.get(dataset.kind)
     size = (getattr(workload, field_name) if field_name else None) or 0
@@ -286,11 +260,7 @@ def loss_of(dataset: Dataset, logits: Any, batch: Mapping[str, Any]) -> Any:
 
 
 def entry_of(workload: Workload) -> Entry:
-    """The zoo's entry for a workload.
-
-    Raises:
-        BadInput: no such model, or one that is not for that dataset.
-    """
+    """The zoo's entry for a workload. Raises BadInput for an unknown model, or one of another dataset."""
     model = find_model(workload.model)
     if dataset_of(workload).name not in model.datasets:
         raise BadInput(f"model {model.name} is for {' or '.join(model.datasets)}, not for {workload.dataset}")

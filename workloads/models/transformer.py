@@ -29,16 +29,10 @@ _MASKED = -1e9
 def translate(
     inputs: Inputs, hyper: Hyper, *, units: int, heads: int, dropout: float = 0.1, decoder: str = "self"
 ) -> Tensor:
-    """Encoder and decoder of six layers each.
+    """Encoder and decoder of six layers each, over `source` [batch, length] and `target` [batch, length + 1].
 
-    Args:
-        inputs: `source` [batch, length] and `target` [batch, length + 1].
-        hyper: sizes.
-        units: width of the model; the inner layer has four times that.
-        heads: of each attention; they share the units.
-        dropout: of each layer's result.
-        decoder: what the decoder does with its own past: `self` attention, `relative` positions in every attention
-            to itself, or the cumulative `average` (Zhang et al. 2018, arXiv 1805.00631).
+    The decoder applies to its own past: `self` attention, `relative` positions in every attention to itself, or the
+    cumulative `average` (Zhang et al. 2018, arXiv 1805.00631).
     """
     units = hyper.channels(units, 2 * heads)
     table = SharedEmbedding(hyper.classes, units)
@@ -87,7 +81,6 @@ class SharedEmbedding(layers.Layer):  # type: ignore[misc]
         self.units = units
 
     def build(self, _: Any) -> None:
-        """Makes the matrix."""
         start = tf.compat.v1.random_normal_initializer(stddev=self.units**-0.5)
         self.table = self.add_weight("table", shape=(self.vocabulary, self.units), initializer=start)
         self.built = True
@@ -109,7 +102,6 @@ class Positions(layers.Layer):  # type: ignore[misc]
         self.table_shape = (positions, units)
 
     def build(self, _: Any) -> None:
-        """Makes the table."""
         start = tf.compat.v1.random_normal_initializer(stddev=0.02)
         self.table = self.add_weight("positions", shape=self.table_shape, initializer=start)
         self.built = True
@@ -127,7 +119,6 @@ class RelativeTable(layers.Layer):  # type: ignore[misc]
         self.units = units
 
     def build(self, _: Any) -> None:
-        """Makes the table."""
         self.table = self.add_weight("distances", shape=(2 * RELATIVE_REACH + 1, self.units))
         self.built = True
 
@@ -162,13 +153,11 @@ class _Parts:
         return layers.Add()([x, layers.Dropout(self.dropout)(part(layers.LayerNormalization()(x)))])
 
     def inner(self, x: Tensor, activation: str) -> Tensor:
-        """Two dense layers on each position."""
         return layers.Dense(self.units)(layers.Dense(4 * self.units, activation=activation)(x))
 
     def attend(
         self, x: Tensor, memory: Tensor, bias: Tensor | None = None, *, causal: bool = False, to_itself: bool = False
     ) -> Tensor:
-        """Attention of x on memory in several heads."""
         query, key, value = (self._split(layers.Dense(self.units)(y)) for y in (x, memory, memory))
         extra = [] if bias is None else [bias]
         if self.relative and (causal or to_itself):
@@ -239,7 +228,6 @@ def _gate(given: list[Tensor]) -> Tensor:
 
 
 def _add_waves(x: Tensor) -> Tensor:
-    """Adds sines and cosines of the position."""
     length, units = dims(x)[1:]
     rate = tf.exp(tf.range(units // 2, dtype=tf.float32) * (-math.log(10000.0) / (units // 2)))
     angle = tf.range(length, dtype=tf.float32)[:, None] * rate[None, :]

@@ -1,11 +1,7 @@
-"""A warm host: imports TensorFlow once and forks each task, so that a run does not wait for the import.
+"""Fork server: imports TensorFlow once and forks each task, so that a run does not wait for the import.
 
-Its messages, on stdin and stdout, are those of contracts/protocol/forkserver_messages.py.
-
-A task's own stdout and stderr are `stdout.log` and `stderr.log` in its folder. When stdin closes, every task is ended
-and so is the host; when the host is killed, the kernel kills its tasks.
-
-The host itself never makes an op, a session or a thread: what a task changes, it changes in its own process alone.
+Its messages, on stdin and stdout, are those of contracts/protocol/forkserver_messages.py. When stdin closes, it ends
+its tasks and itself; when it is killed, the kernel kills its tasks. It never creates an op, a session or a thread.
 """
 
 from __future__ import annotations
@@ -46,7 +42,6 @@ def serve_stdin() -> int:
 
 
 def _load_workloads() -> None:
-    """Imports all of our modules that a task may need."""
     import importlib
     import pkgutil
 

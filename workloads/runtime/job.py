@@ -10,8 +10,9 @@ from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES
-from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.workloads.models.registry import is_custom
+from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, SEQUENCE, find_model, ordinary_size
+from driple.workloads.models.registry import dataset_of, is_custom
+from driple.workloads.runtime.optimisers import known as known_optimiser
 
 LIMITS: dict[str, tuple[float, int]] = {
     "batch_size": (1, MAX_BATCH),
@@ -26,11 +27,7 @@ MOST_TOKENS = 2**31 - 1
 
 
 def read_job(path: Path) -> JobSpec:
-    """The job of a file.
-
-    Raises:
-        BadInput: the file cannot be read, is not a job, or has unknown names.
-    """
+    """The job of a file. Raises BadInput if the file cannot be read, is not a job, or has unknown names."""
     return read_json_file(path, _job)
 
 
@@ -61,12 +58,8 @@ def check_workload(workload: Workload) -> None:
     """Raises BadInput for unknown names and sizes out of range."""
     if not is_custom(workload.model):
         find_model(workload.model)
-    for kind, name, known in (
-        ("dataset", workload.dataset, tuple(DATASETS)),
-        ("optimiser", workload.optimiser, OPTIMISERS),
-    ):
-        if name not in known:
-            raise UnknownName(kind, name, known)
+    dataset_of(workload)
+    known_optimiser(workload.optimiser)
     if not is_custom(workload.model) and workload.dataset not in MODELS[workload.model].datasets:
         datasets = ", ".join(MODELS[workload.model].datasets)
         raise BadInput(f"{workload.model} is trained on {datasets}, not on {workload.dataset}")
@@ -93,13 +86,9 @@ def workload_of(
     sharding: str = "balanced",
     strategy: str = "ps",
 ) -> Workload:
-    """A workload with the default sizes of the model where none are given.
+    """A workload with the default dataset and sizes of the model where none are given.
 
-    Args:
-        model: a name of the zoo or `file.py:function`.
-        dataset: None for the default of the model.
-        size: image side or sequence length.
-        code_path: file of the user's own model; its hash becomes part of the workload.
+    `size` is the image side or sequence length. The hash of `code_path`, a user's own model, is part of the workload.
     """
     known = None if is_custom(model) else find_model(model)
     if dataset is None:

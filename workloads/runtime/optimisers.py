@@ -20,12 +20,7 @@ MOMENTUM = 0.9
 
 
 def make(name: str, kind: str = IMAGE) -> Any:
-    """A TF1 optimiser, for graphs.
-
-    Args:
-        name: one of OPTIMISERS.
-        kind: kind of the dataset; sets the rate.
-    """
+    """A TF1 optimiser, for graphs. The kind of the dataset sets the rate."""
     from tensorflow.compat.v1 import train
 
     makers: dict[str, Callable[[float], Any]] = {

@@ -23,11 +23,7 @@ from driple.workloads.strategies.registry import strategy_of
 def run_job_file(
     path: Path, task: str, out: Path, *, graph_file: Path | None = None, watch_stdin: bool = False
 ) -> NoReturn:
-    """Reads a job and runs one of its tasks; see `run_task`.
-
-    Raises:
-        BadInput: the job or the task is not valid. `finished.json` records it and replaces that of an earlier attempt.
-    """
+    """Reads a job and runs one of its tasks. A bad job raises BadInput and is recorded in finished.json."""
     output = TaskOutput(out, task)
     try:
         job = read_job(path)
@@ -43,15 +39,7 @@ def run_job_file(
 def run_task(
     job: JobSpec, task: str, out: Path, *, graph_file: Path | None = None, watch_stdin: bool = False
 ) -> NoReturn:
-    """Runs a task and ends the process with its exit code.
-
-    Args:
-        job: a checked job.
-        task: `ps:0`, `worker:1`, ...
-        out: folder of the task; see task_output.py.
-        graph_file: file for the graph of a worker; None for none.
-        watch_stdin: end the task when stdin closes.
-    """
+    """Runs a task of a checked job and ends the process with its exit code; if `watch_stdin`, when stdin closes."""
     spec = job.task(task)
     role, _, number = task.partition(":")
     framework = framework_of(job.run.workload.framework)

@@ -1,11 +1,4 @@
-"""Writes the files of a task: a line per step, and the markers `ready` and `finished`.
-
-    steps.jsonl     one JSON object a line, with the columns of contracts/formats/trace.py STEP_COLUMNS
-    ready.json      the task can be counted on: a ps answers, a worker is past the start barrier
-    finished.json   how it ended: exit code, last words, steps done
-
-Markers are moved into place, so who sees one can read it. A task that was killed leaves no `finished.json`.
-"""
+"""Writes the files of a task that contracts/formats/task_files.py describes."""
 
 from __future__ import annotations
 
@@ -53,7 +46,6 @@ class TaskOutput:
         self.steps += 1
 
     def ready(self, **more: Any) -> None:
-        """Marks the task as ready for the others."""
         self._marker(READY_FILE, {"pid": os.getpid(), **more})
 
     def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:

@@ -16,11 +16,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from driple.contracts.command import printable
 from driple.contracts.errors import RunFailed
+from driple.contracts.run_spec import JobSpec
 from driple.workloads.runtime.task_output import TaskOutput
 
 RETRY_S = 0.2
@@ -46,19 +47,13 @@ class Watchdog:
         threading.Thread(target=self._run, name="watchdog", daemon=True).start()
 
     def expect(self, seconds: float, complaint: str | Callable[[], str]) -> None:
-        """Ends the task with `complaint` unless `expect` or `relax` is called again within `seconds`.
-
-        Args:
-            seconds: from now.
-            complaint: the message, or a function that makes it when the time is up.
-        """
+        """Ends the task with `complaint`, or its result, unless `expect` or `relax` is called within `seconds`."""
         with self._change:
             self._deadline = time.monotonic() + seconds
             self._complaint = complaint
             self._change.notify()
 
     def relax(self) -> None:
-        """Removes the time limit."""
         with self._change:
             self._deadline = None
             self._change.notify()
@@ -102,13 +97,7 @@ class Peers:
     """Connects to the other tasks and reports when one is lost."""
 
     def __init__(self, addresses: Mapping[str, str], on_lost: Callable[[str], None], answer_s: float = 60.0) -> None:
-        """Starts watching.
-
-        Args:
-            addresses: `address:port` by task.
-            on_lost: called once per lost task, with its name, from another thread.
-            answer_s: time in which a living peer answers a greeting; it is greeted twice as often.
-        """
+        """Watches addresses by task; calls `on_lost` once per task, in another thread, after `answer_s` of silence."""
         self._addresses = dict(addresses)
         self._answer_s = answer_s
         self._on_lost = on_lost
@@ -154,6 +143,12 @@ class Peers:
             with contextlib.suppress(TimeoutError):
                 if not connection.recv(4096):
                     return
+
+
+def gave_up(job: JobSpec, missing: Sequence[str], otherwise: str) -> str:
+    """The message of a job that did not start in time: tasks that never answered, or another cause."""
+    cause = f"{', '.join(missing)} never answered" if missing else otherwise
+    return f"gave up after {job.start_timeout_s:g} s: {cause}"
 
 
 def port_taken(port: int, error: OSError) -> RunFailed:

@@ -23,7 +23,7 @@ from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.workloads.runtime.task_output import TaskOutput
-from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog
+from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog, gave_up
 from driple.workloads.strategies.allreduce_barrier import ANSWER_S, StartBarrier, silent
 from driple.workloads.strategies.base import Task, TrainingStrategy
 from driple.workloads.strategies.ps_worker import Ending, Pace
@@ -58,7 +58,7 @@ def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog
     others = {task.task: task.address for task in job.tasks if task.task != me}
     barrier = StartBarrier(me, job.task(me).address, others)
     begin = time.monotonic()
-    watchdog.expect(job.start_timeout_s, lambda: _nobody(job, barrier))
+    watchdog.expect(job.start_timeout_s, lambda: gave_up(job, barrier.missing(), "every worker answers"))
     barrier.wait()
     left = _less_answer_time(begin + job.start_timeout_s - time.monotonic())
     watchdog.expect(left, lambda: _no_ring(job, others))
@@ -292,16 +292,12 @@ def _less_answer_time(seconds: float) -> float:
     return max(1.0, seconds - ANSWER_S)
 
 
-def _nobody(job: JobSpec, barrier: StartBarrier) -> str:
-    return f"gave up after {job.start_timeout_s:g} s: {', '.join(barrier.missing())} never answered"
-
-
 def _no_ring(job: JobSpec, others: dict[str, str]) -> str:
     found = silent(others)
     who = f"{', '.join(found)} came and does not answer any more" if found else "but every worker answers"
-    return f"gave up after {job.start_timeout_s:g} s: the ring of workers did not form; {who}"
+    return gave_up(job, (), f"the ring of workers did not form; {who}")
 
 
 def _no_start(job: JobSpec, missing: Sequence[str]) -> str:
     who = f"{', '.join(missing)} does not answer" if missing else "every worker answers"
-    return f"gave up after {job.start_timeout_s:g} s: the ring stands, but the job did not start; {who}"
+    return gave_up(job, (), f"the ring stands, but the job did not start; {who}")

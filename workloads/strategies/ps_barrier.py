@@ -84,11 +84,9 @@ class Stop:
 
 
 def agreed_stop(after: Any) -> Stop:
-    """Adds the ops to the default graph.
+    """Adds the ops to the default graph; `after` is the op of a step.
 
-    Args:
-        after: the step's op. No worker can end a step that worker 0 has not begun, so all workers see the choice that
-            worker 0 made before it began that step.
+    No worker can end a step that worker 0 has not begun, so all see the choice that worker 0 made before it began it.
     """
     import tensorflow.compat.v1 as v1
 

@@ -13,7 +13,7 @@ from driple.contracts.setting import CPU
 from driple.workloads.graphs.graph_build import GLOBAL_STEP
 from driple.workloads.runtime import cluster
 from driple.workloads.runtime.task_output import TaskOutput
-from driple.workloads.runtime.watchdog import Peers, Watchdog
+from driple.workloads.runtime.watchdog import Peers, Watchdog, gave_up
 from driple.workloads.strategies import ps_barrier
 
 LAST_WORD_S = 1.0
@@ -89,10 +89,7 @@ def _own_session(server: Any, index: int) -> Any:
 
 
 def _never_came(job: JobSpec, peers: Peers) -> str:
-    missing = peers.missing()
-    if missing:
-        return f"gave up after {job.start_timeout_s:g} s: {', '.join(missing)} never answered"
-    return f"gave up after {job.start_timeout_s:g} s: all tasks answer, but the job did not start"
+    return gave_up(job, peers.missing(), "all tasks answer, but the job did not start")
 
 
 def _relax_when_complete(watchdog: Watchdog, peers: Peers) -> None:

@@ -14,7 +14,7 @@ from driple.contracts.run_spec import JobSpec, Measurement
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.graphs import graph_build
 from driple.workloads.runtime.task_output import TaskOutput
-from driple.workloads.runtime.watchdog import Peers, Watchdog
+from driple.workloads.runtime.watchdog import Peers, Watchdog, gave_up
 from driple.workloads.strategies import ps_barrier
 from driple.workloads.strategies.ps_server import start_server
 
@@ -47,11 +47,7 @@ class Ending:
 
 
 def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None = None) -> None:
-    """Runs worker `index` to its end.
-
-    Args:
-        graph_file: file for the graph; None for none.
-    """
+    """Runs worker `index` to its end; writes its graph to `graph_file` if there is one."""
     import tensorflow.compat.v1 as v1
 
     ending = Ending()
@@ -154,10 +150,5 @@ def _drive(session: Any, chief_op: Any, ending: Ending, watchdog: Watchdog) -> N
 
 
 def _no_start(job: JobSpec, peers: Peers) -> str:
-    missing = peers.missing()
-    if missing:
-        return f"gave up after {job.start_timeout_s:g} s: {', '.join(missing)} never answered"
-    return (
-        f"gave up after {job.start_timeout_s:g} s: every parameter server answers, but the job did not start; "
-        "another worker has not come, or some other program has a task's port"
-    )
+    otherwise = "every parameter server answers, but the job did not start; another worker has not come, or some other"
+    return gave_up(job, peers.missing(), f"{otherwise} program has a task's port")

@@ -29,16 +29,7 @@ class SyncUpdate:
 def sync_update(
     optimiser: Any, gradients: Sequence[tuple[Any, Any]], global_step: Any, *, worker: int, workers: int, device: str
 ) -> SyncUpdate:
-    """Adds a synchronous update to the default graph.
-
-    Args:
-        optimiser: a TF1 optimiser.
-        gradients: gradient and variable.
-        global_step: counts updates.
-        worker: this worker's index.
-        workers: number of workers.
-        device: device of the queues.
-    """
+    """Adds a synchronous update by a TF1 optimiser to the default graph, with queues on `device`."""
     import tensorflow.compat.v1 as v1
 
     sent, means = [], []

@@ -69,6 +69,16 @@ def losses(work: Workload, steps: int, *, code_path: str | None = None, data_dir
             return [float(session.run([built.loss, train])[0]) for _ in range(steps)]
 
 
+def parameter_count(work: Workload) -> int:
+    """Trainable parameters. The graph is built and never run, so no weight is allocated."""
+    import tensorflow.compat.v1 as v1
+
+    with v1.Graph().as_default():
+        shapes = registry.input_shapes(work).items()
+        batch = {name: v1.placeholder(kind, [work.batch_size, *shape]) for name, (shape, kind) in shapes}
+        return sum(int(variable.shape.num_elements()) for variable in registry.build(work, batch).trainable)
+
+
 def fall(values: list[float]) -> float:
     """How far the mean of the last quarter is below that of the first."""
     quarter = max(1, len(values) // 4)

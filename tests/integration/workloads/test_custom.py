@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_graphs import fall, graph, losses, workload
+from small_graphs import fall, graph, losses, parameter_count, workload
 
 from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import Workload
@@ -113,7 +113,7 @@ def test_what_layers_keep_beside_their_weights_is_updated_too(file: Path) -> Non
 
 
 def test_parameters_are_counted(file: Path) -> None:
-    assert registry.parameter_count(own(file, "raw")) == 8 * 8 * 3 * 10
+    assert parameter_count(own(file, "raw")) == 8 * 8 * 3 * 10
 
 
 def test_the_file_may_be_elsewhere_on_this_host(file: Path) -> None:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_graphs import fall, graph, losses, ordinary, workload
+from small_graphs import fall, graph, losses, ordinary, parameter_count, workload
 
 from driple.contracts.errors import BadInput
 from driple.contracts.zoo import DATASETS, MODELS
@@ -106,7 +106,7 @@ def test_every_model_builds_small_with_a_gradient_for_every_variable(name: str) 
 @pytest.mark.parametrize("name", FLATTENING)
 def test_parameters_are_as_many_as_published_at_the_published_size(name: str) -> None:
     published, tolerance, source = EXPECTED[name]
-    assert registry.parameter_count(ordinary(name)) == pytest.approx(published, rel=tolerance, abs=0), source
+    assert parameter_count(ordinary(name)) == pytest.approx(published, rel=tolerance, abs=0), source
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_parameters_are_as_many_as_published_at_the_published_size(name: str) ->
     ["resnet20", "densenet40_k12", "googlenet", "resnet50", "mobilenetv2", "nasnet"],
 )
 def test_the_first_of_each_family_is_counted_at_a_quarter_of_its_width(name: str) -> None:
-    assert registry.parameter_count(workload(name)) < EXPECTED[name][0] / 2
+    assert parameter_count(workload(name)) < EXPECTED[name][0] / 2
 
 
 def lstm(inputs: int, units: int) -> int:
@@ -133,12 +133,12 @@ def test_parameters_of_those_without_a_published_figure_are_as_worked_out_by_han
     towers = (64 + 1) * 32 + (32 + 1) * 16 + (16 + 1) * 8
     lenet = (25 * 3 + 1) * 32 + (25 * 32 + 1) * 64 + (7 * 7 * 64 + 1) * 512 + (512 + 1) * 1000
     cifar = (25 * 3 + 1) * 64 + (25 * 64 + 1) * 64 + (8 * 8 * 64 + 1) * 384 + (384 + 1) * 192 + (192 + 1) * 10
-    assert registry.parameter_count(ordinary("nmt_small")) == small
-    assert registry.parameter_count(ordinary("nmt_big")) == big
-    assert registry.parameter_count(ordinary("ncf")) == (6040 + 3706) * (8 + 32) + towers + (8 + 8 + 1)
-    assert registry.parameter_count(ordinary("trivial")) == 224 * 224 * 3 + 1 + 2 * 4096 + 4097 * 1000
-    assert registry.parameter_count(ordinary("lenet")) == lenet
-    assert registry.parameter_count(ordinary("alexnet", "cifar10")) == cifar
+    assert parameter_count(ordinary("nmt_small")) == small
+    assert parameter_count(ordinary("nmt_big")) == big
+    assert parameter_count(ordinary("ncf")) == (6040 + 3706) * (8 + 32) + towers + (8 + 8 + 1)
+    assert parameter_count(ordinary("trivial")) == 224 * 224 * 3 + 1 + 2 * 4096 + 4097 * 1000
+    assert parameter_count(ordinary("lenet")) == lenet
+    assert parameter_count(ordinary("alexnet", "cifar10")) == cifar
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_graph_does_not_depend_on_what_was_built_before() -> None:
             return bytes(built.as_graph_def().SerializeToString(deterministic=True))
 
     first = text()
-    registry.parameter_count(workload("ncf"))
+    parameter_count(workload("ncf"))
     assert text() == first
 
 
@@ -228,7 +228,7 @@ def test_the_same_models_train_eagerly() -> None:
     lines = in_another_process(EAGER, names)
     assert [line[0] for line in lines] == names
     for name, count, loss, changed, weights in lines:
-        assert int(count) == registry.parameter_count(workload(name))
+        assert int(count) == parameter_count(workload(name))
         assert 0 < float(loss) < 30
         assert int(changed) > int(weights) / 2, "weights and moving averages move"
 

@@ -280,7 +280,7 @@ def test_text_as_tools_write_it(tmp_path: Path) -> None:
 
 
 def test_a_graphdef_without_protobuf_is_one_clear_line(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graphdef_proto._graph_class.cache_clear()
+    graphdef_proto.message_class.cache_clear()
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(DripleError, match="pip install protobuf"):
         read_graph(graphs / "tiny.pb")

@@ -16,12 +16,11 @@ import pytest
 
 from driple.contracts.errors import CorruptRun
 from driple.contracts.metrics import COLUMNS
-from driple.pipeline.bursts.task_metrics import resource_series, step_time_s, targets, task_metrics
+from driple.pipeline.bursts.task_metrics import resource_series, step_time_s, task_metrics
 from driple.pipeline.cli import main as dataset_main
 from driple.pipeline.cli_metrics import main as metrics_main
 from driple.pipeline.cli_report import main as report_main
-from driple.pipeline.traces.load_run import device_periods, load_run
-from driple.pipeline.traces.task_flows import task_traffic
+from driple.pipeline.traces.load_run import device_periods, load_run, task_traffic
 
 
 @pytest.fixture
@@ -149,7 +148,7 @@ def test_warm_up_is_cut_at_a_step(real: Path) -> None:
 
 def test_the_12_targets_come_in_their_order_and_what_is_not_there_is_none(real: Path) -> None:
     run = load_run(real)
-    found = targets(run, "worker:0")
+    found = task_metrics(run, "worker:0").targets
     assert tuple(found) == COLUMNS
     assert [name for name, value in found.items() if value is None] == [c for c in COLUMNS if c.startswith("gpu_mem")]
     assert resource_series(run, "worker:0")["gpu_mem"] is None

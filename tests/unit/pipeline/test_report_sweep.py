@@ -14,8 +14,7 @@ from driple.contracts.manifest import FAILED, Manifest
 from driple.pipeline.cli_report import main
 from driple.pipeline.reports import sweep_page
 from driple.pipeline.reports.page_layout import Report, render
-from driple.pipeline.reports.run_list import TRACES_SHOWN, Used, look
-from driple.pipeline.reports.sweep_page import sweep_report
+from driple.pipeline.reports.sweep_page import TRACES_SHOWN, Used, look, sweep_report
 
 pytest.importorskip("pyarrow")
 

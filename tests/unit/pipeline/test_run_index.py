@@ -26,6 +26,7 @@ def test_sealed_runs_are_listed_and_others_on_request(traces: Path) -> None:
     found = runs(traces)
     assert [(run.id, run.status, run.path) for run in found] == [(third.name, SEALED, third)]
     assert (str(found[0].setting), found[0].workload.model) == ("cpu-p1w2-1g", "resnet20")
+    assert "Manifest(" not in repr(found[0])  # it would fill the screen
     assert found.unreadable == ((second, "run.json: not valid JSON (cut short?)"),)
     assert [run.status for run in runs(traces, include_unsealed=True)] == [FAILED, SEALED]
 

@@ -55,18 +55,18 @@ class TaskPlace:
 class ForkServer:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
-    def __init__(self, station: AgentClient, python: str) -> None:
+    def __init__(self, client: AgentClient, python: str) -> None:
         self.ready = False
         """Whether it can fork tasks."""
         self.failure: str | None = None
-        self._station = station
+        self._client = client
         self._python = python
 
     def begin(self) -> None:
         """Starts it, and does not wait until it is ready."""
         argv = (self._python, "-m", TASK_MODULE, "warm")
         start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
-        self._station.ask(start)
+        self._client.ask(start)
 
     def take(self, event: Event) -> None:
         """Updates the state from an event. Called for every event, also while no attempt listens."""
@@ -88,7 +88,7 @@ class ForkServer:
         self._tell(forkserver_messages.Stop(pid=pid))
 
     def _tell(self, message: Tagged) -> None:
-        self._station.ask(requests.Tell(name=WARM, line=message.to_line()))
+        self._client.ask(requests.Tell(name=WARM, line=message.to_line()))
 
 
 def fork_server_message(event: Event) -> Tagged | None:
@@ -101,7 +101,7 @@ def fork_server_message(event: Event) -> Tagged | None:
         return None
 
 
-def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
+def start_python(client: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
     """Starts a task with a python of its own; its process number."""
     start = requests.Start(
         name=place.process,
@@ -110,7 +110,7 @@ def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: f
         stderr=f"{place.out}/{STDERR_LOG}",
         limit_s=limit_s,
     )
-    return station.ask(start).pid
+    return client.ask(start).pid
 
 
 def container_command(

@@ -35,27 +35,27 @@ class Starter:
         for state in states:
             state.moved = time.monotonic()
             if state.way == WARM:
-                state.station.warm.run(state.place)
+                state.client.fork_server.run(state.place)
             elif state.way == PYTHON:
-                python = self._request.hosts[state.station.name].python
+                python = self._request.hosts[state.client.name].python
                 limit_s = self._request.limit_s + BACKSTOP_S
-                self.started(state, start_python(state.station, state.place, python, limit_s))
+                self.started(state, start_python(state.client, state.place, python, limit_s))
             else:
                 self._start_container(state, job)
 
     def started(self, state: TaskState, pid: int) -> None:
         """Starts the sampler of a task whose PID is known."""
         state.pid = pid
-        write = state.station.post(self._write(state, pid=pid))
+        write = state.client.post(self._write(state, pid=pid))
         sampler = requests.Start(
             name=state.place.sampler,
-            argv=(*state.station.agent_command, "--spec", state.place.sampler_spec),
+            argv=(*state.client.agent_command, "--spec", state.place.sampler_spec),
             stderr=state.place.sampler_log,
             talk=True,
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # the limit in its spec comes first
         )
-        start = state.station.post(sampler)
-        follow = state.station.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
+        start = state.client.post(sampler)
+        follow = state.client.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
         write()
         state.sampler_pid = start().pid
         follow()
@@ -66,15 +66,15 @@ class Starter:
 
     def _start_container(self, state: TaskState, job: JobSpec) -> None:
         argv = container_command(
-            self._request.hosts[state.station.name],
+            self._request.hosts[state.client.name],
             state.place,
             name=self.container_name(state),
             address=job.task(state.task).address,
             gpu=state.gpu,
-            agent=state.station.agent_path,
-            user=f"{state.station.facts.uid}:{state.station.facts.gid}",
+            agent=state.client.agent_path,
+            user=f"{state.client.facts.uid}:{state.client.facts.gid}",
         )
-        state.station.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
+        state.client.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
         state.command = shown_command(argv)
         start = requests.Start(
             name=state.place.process,
@@ -83,8 +83,8 @@ class Starter:
             talk=True,
             limit_s=self._request.limit_s + BACKSTOP_S,
         )
-        state.pid = state.station.ask(start).pid
-        state.station.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
+        state.pid = state.client.ask(start).pid
+        state.client.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
 
     def _write(self, state: TaskState, *, pid: int | None = None, command: tuple[str, ...] = ()) -> requests.Write:
         """The request that writes the spec of the task's sampler."""

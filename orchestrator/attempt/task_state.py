@@ -16,7 +16,7 @@ class TaskState:
 
     task: str
     place: TaskPlace
-    station: AgentClient
+    client: AgentClient
     way: str
     """How it is started; see task_command.py."""
     command: str
@@ -46,7 +46,7 @@ class TaskState:
 
     @property
     def where(self) -> str:
-        return f"{self.task} on {self.station.name}"
+        return f"{self.task} on {self.client.name}"
 
     @property
     def words(self) -> str:

@@ -74,7 +74,7 @@ class AgentClient:
         self.name = host.name
         self.wall_clock_ahead_s = 0.0
         """Of this machine's."""
-        self.warm: Any = None
+        self.fork_server: Any = None
         """The process that forks tasks here, once there is one; see task_command.py."""
         self.lost: HostError | None = None
         self.info: requests.HostInfo | None = None

@@ -31,7 +31,7 @@ MANY = 16
 @dataclass
 class _State:
     spec: HostSpec
-    station: AgentClient | None = None
+    client: AgentClient | None = None
     lent: bool = False
     losses: int = 0
     lost_since: float | None = None
@@ -102,62 +102,62 @@ class HostPool:
         """Marks hosts as free; sets those aside that were lost meanwhile."""
         for name in names:
             state = self._states[name]
-            if state.station is not None and state.station.lost is not None:
-                self._set_aside(name, state.station.lost)
+            if state.client is not None and state.client.lost is not None:
+                self._set_aside(name, state.client.lost)
             with self._lock:
                 state.lent = False
 
-    def stations(self, names: Iterable[str]) -> dict[str, AgentClient]:
+    def clients(self, names: Iterable[str]) -> dict[str, AgentClient]:
         """Opens the hosts that are lent to the caller. Raises the first HostError; sets all failed hosts aside."""
         wanted = list(dict.fromkeys(names))
         with ThreadPoolExecutor(max_workers=min(MANY, len(wanted))) as pool:
             failures = [failure for failure in pool.map(self._open, wanted) if failure is not None]
         if failures:
             raise failures[0]
-        return {name: station for name in wanted if (station := self._states[name].station) is not None}
+        return {name: client for name in wanted if (client := self._states[name].client) is not None}
 
-    def open_stations(self) -> dict[str, AgentClient]:
+    def open_clients(self) -> dict[str, AgentClient]:
         """Those that are open now."""
         return {
-            name: state.station
+            name: state.client
             for name, state in self._states.items()
-            if state.station is not None and state.station.lost is None
+            if state.client is not None and state.client.lost is None
         }
 
     def close(self, *, at_once: bool = False) -> None:
         """Ends every agent and what it started. Safe to call twice. `at_once` only disconnects, without waiting."""
         self._heartbeats.stop()
-        stations = [state.station for state in self._states.values() if state.station is not None]
+        clients = [state.client for state in self._states.values() if state.client is not None]
         if at_once:
-            for station in stations:
-                station.lose("given up")
-        elif stations:
-            with ThreadPoolExecutor(max_workers=min(MANY, len(stations))) as pool:
-                list(pool.map(lambda station: station.close(), stations))
+            for client in clients:
+                client.lose("given up")
+        elif clients:
+            with ThreadPoolExecutor(max_workers=min(MANY, len(clients))) as pool:
+                list(pool.map(lambda client: client.close(), clients))
 
     def _open(self, name: str) -> HostError | None:
         state = self._states[name]
-        if state.station is not None and state.station.lost is None:
+        if state.client is not None and state.client.lost is None:
             return None
         spec = state.spec
-        station = AgentClient(
+        client = AgentClient(
             self._connect(spec), self._agent, python=spec.agent_python, work_dir=spec.work_dir, owner=self._owner
         )
         try:
-            station.open()
+            client.open()
         except HostError as error:
-            station.host.close()
+            client.host.close()
             self._set_aside(name, error)
             return error
-        self._heartbeats.add(station)
+        self._heartbeats.add(client)
         with self._lock:
-            state.station, state.losses, state.lost_since, state.aside_until = station, 0, None, 0.0
+            state.client, state.losses, state.lost_since, state.aside_until = client, 0, None, 0.0
         return None
 
     def _set_aside(self, name: str, error: HostError) -> None:
         state = self._states[name]
         with self._lock:
-            state.station = None
+            state.client = None
             if isinstance(error, HostRefused):
                 state.refused = str(error)
             elif isinstance(error, HostLost):

@@ -42,7 +42,6 @@ MOST_RETRY_WAIT_S = 300.0
 MOST_LOST_IN_RUN = 3
 """A run during which more hosts were lost fails."""
 TICK_S = 0.2
-FACTS = ("hostname", "kernel", "boot_id", "cores", "memory_bytes", "python", "wall_clock_ahead_s")
 BAD_INPUT = 2
 """Exit code of a task that refused its input."""
 
@@ -144,7 +143,7 @@ class Sweep:
                 self._start_ready_runs()
             self._handle_ended_run()
             self._watcher.tick()
-        self._links.clear(self._pool.open_stations())
+        self._links.clear(self._pool.open_clients())
         return [self._results.get(run.id) or RunResult(run, "not done") for run in order]
 
     def _start_ready_runs(self) -> None:
@@ -256,13 +255,13 @@ class Sweep:
         final = RunPaths(self._options.output, self._experiment.name, run.id)
         number = fetch.previous_attempts(final) + 1
         self._watcher.started(run, job.hosts, number)
-        stations = self._pool.stations(job.hosts)
+        clients = self._pool.clients(job.hosts)
         manifest = Manifest(
             run=run.spec,
             run_id=run.id,
             status=RUNNING,
             attempt=number,
-            hosts=self._hosts(stations),
+            hosts=self._hosts(clients),
             started_real_s=time.time(),
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
@@ -275,7 +274,7 @@ class Sweep:
                 run_id=run.id,
                 placed=job.placed,
                 hosts=self._pool.specs,
-                stations=stations,
+                clients=clients,
                 links=self._links,
                 timeouts=self._experiment.timeouts,
                 code=read_code(Path(self._experiment.source).parent, run.spec),
@@ -289,8 +288,8 @@ class Sweep:
             raise StoppedError("stopped by the user")
         try:
             ended = attempt.go()
-            checksums = fetch.fetch(ended, stations, stage)
-            manifest = replace(manifest, hosts=self._hosts(stations))  # now with what was found on them
+            checksums = fetch.fetch(ended, clients, stage)
+            manifest = replace(manifest, hosts=self._hosts(clients))  # now with what was found on them
             job.steps = max((state.steps for state in ended.tasks), default=0)
             fetch.seal(stage, fetch.completed(manifest, ended), checksums)
         except BaseException as error:
@@ -300,11 +299,11 @@ class Sweep:
         finally:
             attempt.remove_folders()
 
-    def _hosts(self, stations: Clients) -> dict[str, HostRecord]:
-        return {name: self._host_record(station) for name, station in stations.items()}
+    def _hosts(self, clients: Clients) -> dict[str, HostRecord]:
+        return {name: self._host_record(client) for name, client in clients.items()}
 
-    def _host_record(self, station: AgentClient) -> HostRecord:
-        facts = station.facts
+    def _host_record(self, client: AgentClient) -> HostRecord:
+        facts = client.facts
         return HostRecord(
             kind=self._cluster.kind,
             hostname=facts.hostname,
@@ -313,8 +312,8 @@ class Sweep:
             cores=facts.cores,
             memory_bytes=facts.memory_bytes,
             python=facts.python,
-            wall_clock_ahead_s=station.wall_clock_ahead_s,
-            gpus=tuple(gpu.name or "" for gpu in (station.info and station.info.gpus) or ()),
+            wall_clock_ahead_s=client.wall_clock_ahead_s,
+            gpus=tuple(gpu.name or "" for gpu in (client.info and client.info.gpus) or ()),
         )
 
 

@@ -54,11 +54,7 @@ def content_hash(value: Any, version: int, digits: int = 12) -> str:
 
 
 def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
-    """The reverse of `to_plain`.
-
-    Raises:
-        BadInput: with the place in the document, the expected and the actual value.
-    """
+    """The reverse of `to_plain`. Raises BadInput with the place in the document, the expected and the actual value."""
     result: T = _decode(kind, value, place)
     return result
 
@@ -90,8 +86,7 @@ def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
     )
 
 
-_UNION = getattr(types, "UnionType", Union)
-"""The type of `X | None` from Python 3.10 on."""
+_UNION = getattr(types, "UnionType", Union)  # the type of `X | None` from Python 3.10 on
 
 
 def _decode(kind: Any, value: Any, place: str) -> Any:

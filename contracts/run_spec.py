@@ -18,8 +18,7 @@ from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.strategy import UPDATES as UPDATES
 from driple.contracts.zoo import MODELS
 
-IDENTITY_VERSION = 1
-"""Part of the hash of a run. Increase it when a default below changes its meaning."""
+IDENTITY_VERSION = 1  # part of the hash of a run. Increase it when a default below changes its meaning
 
 SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
@@ -37,27 +36,19 @@ def _at_least(least: int, **values: float) -> None:
 class Workload:
     """The training workload. Every size is explicit, so that equal workloads have equal identities."""
 
-    model: str
-    """A name of the zoo, or `file.py:function` for the user's own."""
+    model: str  # a name of the zoo, or `file.py:function` for the user's own
     dataset: str
-    batch_size: int
-    """Examples per worker and step."""
+    batch_size: int  # examples per worker and step
     optimiser: str = "momentum"
-    update: str = "sync"
-    """`sync` or `async`."""
-    image_size: Optional[int] = None
-    """Side in pixels; None if the input is not images."""
-    sequence_length: Optional[int] = None
-    """Tokens; None if the input is not sequences."""
-    width: float = 1.0
-    """Multiplier of channels or hidden units."""
-    strategy: str = "ps"
-    """`ps` (parameter servers) or `allreduce`."""
+    update: str = "sync"  # `sync` or `async`
+    image_size: Optional[int] = None  # side in pixels; None if the input is not images
+    sequence_length: Optional[int] = None  # tokens; None if the input is not sequences
+    width: float = 1.0  # multiplier of channels or hidden units
+    strategy: str = "ps"  # `ps` (parameter servers) or `allreduce`
     sharding: str = "balanced"
     """Assignment of variables to parameter servers: `balanced` by size, or `round_robin` as in the paper."""
     framework: str = "tensorflow"
-    code_sha256: Optional[str] = None
-    """Hash of the user's model file: changed code is another workload."""
+    code_sha256: Optional[str] = None  # hash of the user's model file: changed code is another workload
 
     def __post_init__(self) -> None:
         closed = {"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS, "framework": FRAMEWORKS}
@@ -87,12 +78,9 @@ class Workload:
 class NetworkCondition:
     """The condition of the data link of every host of the run."""
 
-    rate_mbit: Optional[float] = None
-    """Limit in Mbit/s; None for the rate of the setting."""
-    delay_ms: float = 0.0
-    """Added to outgoing packets of each host."""
-    loss_pct: float = 0.0
-    """Share of outgoing packets of each host that are dropped, in percent."""
+    rate_mbit: Optional[float] = None  # limit in Mbit/s; None for the rate of the setting
+    delay_ms: float = 0.0  # added to outgoing packets of each host
+    loss_pct: float = 0.0  # share of outgoing packets of each host that are dropped, in percent
 
     @property
     def label(self) -> str:
@@ -107,15 +95,11 @@ class NetworkCondition:
 class Measurement:
     """Length and sampling rate of a run. Exactly one of `steps` and `duration_s` is set."""
 
-    steps: Optional[int] = None
-    """Measured steps of each worker, after warm-up."""
-    duration_s: Optional[float] = None
-    """Measured time, after warm-up."""
-    warmup_steps: int = 5
-    """Steps before the measured part, which the pipeline ignores."""
+    steps: Optional[int] = None  # measured steps of each worker, after warm-up
+    duration_s: Optional[float] = None  # measured time, after warm-up
+    warmup_steps: int = 5  # steps before the measured part, which the pipeline ignores
     sampling_hz: float = 100.0
-    threads: int = 0
-    """Intra-op threads of a task; 0 for the default of the framework."""
+    threads: int = 0  # intra-op threads of a task; 0 for the default of the framework
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.duration_s is None):
@@ -166,16 +150,11 @@ class RunSpec:
 class TaskSpec:
     """Place of a task of a job."""
 
-    task: str
-    """`ps:0`, `worker:1`, ..."""
-    host: str
-    """Name of the host in the inventory."""
-    address: str
-    """`address:port` on the data network."""
-    gpu: Optional[int] = None
-    """Index of its GPU, if any."""
-    data_dir: Optional[str] = None
-    """Folder of the dataset on that host; None for synthetic input."""
+    task: str  # such as `worker:1`
+    host: str  # name of the host in the inventory
+    address: str  # `address:port` on the data network
+    gpu: Optional[int] = None  # index of its GPU, if any
+    data_dir: Optional[str] = None  # folder of the dataset on that host; None for synthetic input
 
 
 @dataclass(frozen=True)
@@ -183,14 +162,10 @@ class JobSpec:
     """A run with addresses: the input of every task of the job."""
 
     run: RunSpec
-    tasks: Tuple[TaskSpec, ...]
-    """In the order of `Setting.tasks`."""
-    start_timeout_s: float = 120.0
-    """How long a task waits for the others."""
-    step_timeout_s: float = 120.0
-    """Time limit of a step."""
-    code_path: Optional[str] = None
-    """The user's model file on the host."""
+    tasks: Tuple[TaskSpec, ...]  # in the order of `Setting.tasks`
+    start_timeout_s: float = 120.0  # how long a task waits for the others
+    step_timeout_s: float = 120.0  # time limit of a step
+    code_path: Optional[str] = None  # the user's model file on the host
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):

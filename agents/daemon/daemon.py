@@ -31,8 +31,7 @@ from driple.contracts.protocol import events
 from driple.contracts.protocol.clock import CLOCK, clock_answer
 from driple.contracts.protocol.message import Tagged
 
-ENDED, ORPHANED = 0, 3
-"""Exit codes."""
+ENDED, ORPHANED = 0, 3  # exit codes
 
 REQUEST_LIMIT = 64_000_000
 # If more than this waits for the controller, it counts as gone.
@@ -48,12 +47,9 @@ class Settings(NamedTuple):
     """Options of the command line."""
 
     work: str
-    owner: str
-    """Who uses the host; shown to others who wait for it."""
-    wait_s: float = 0.0
-    """How long to wait while another agent uses the host."""
-    orphan_s: float = 30.0
-    """After this time without a line the controller counts as gone."""
+    owner: str  # who uses the host; shown to others who wait for it
+    wait_s: float = 0.0  # how long to wait while another agent uses the host
+    orphan_s: float = 30.0  # after this time without a line the controller counts as gone
 
 
 class Daemon:

@@ -17,8 +17,7 @@ from driple.contracts.protocol.message import encode
 MOST = 32
 _MOST_FDS = 4096
 
-Work = Callable[[], Any]
-"""Returns a message, or messages in plain values."""
+Work = Callable[[], Any]  # returns a message, or messages in plain values
 
 
 class Outcome(NamedTuple):

@@ -16,8 +16,7 @@ class Line(NamedTuple):
     """A line without its end."""
 
     text: bytes
-    cut: bool
-    """Whether it was too long and is truncated."""
+    cut: bool  # whether it was too long and is truncated
 
 
 class LineBuffer:

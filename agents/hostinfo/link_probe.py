@@ -101,11 +101,7 @@ def hear(tcp: socket.socket, udp: socket.socket, until: int) -> HeardAnswer:
 
 
 def send(address: str, port: int, seconds: float, packets: int, payload: int) -> SendAnswer:
-    """Streams, then sends datagrams at a constant rate.
-
-    Raises:
-        BadInput: the other end cannot be reached.
-    """
+    """Streams, then sends datagrams at a constant rate. Raises BadInput if the other end cannot be reached."""
     try:
         sent, took_s = _stream(address, port, seconds)
         pace_s = max(_PACE_S, payload * took_s / (_SHARE * sent)) if sent else _PACE_S

@@ -41,10 +41,8 @@ class Field:
     """A column of the file."""
 
     name: str
-    type: str
-    """Arrow type, one of `TYPECODES`."""
-    required: bool = False
-    """Whether a null is an error."""
+    type: str  # Arrow type, one of `TYPECODES`
+    required: bool = False  # whether a null is an error
 
     @classmethod
     def of(cls, column: Column) -> Field:

@@ -40,10 +40,8 @@ _MAX_PAYLOAD = 1 << 28
 class Stream:
     """Rows that share their columns and come in the order of their times."""
 
-    table: str
-    """`trace` or `flows`: the Parquet file in which its rows end."""
-    fields: Tuple[Field, ...]
-    """The first is the time."""
+    table: str  # `trace` or `flows`: the Parquet file in which its rows end
+    fields: Tuple[Field, ...]  # the first is the time
 
 
 @dataclass

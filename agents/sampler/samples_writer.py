@@ -114,11 +114,7 @@ class SampleWriter:
     """Appends rows of several streams to a samples file. Its memory does not depend on how long it runs."""
 
     def __init__(self, out: Path, streams: Sequence[Stream], about: Dict[str, Any]) -> None:
-        """Makes the file.
-
-        Raises:
-            BadInput: the place cannot be used.
-        """
+        """Makes the file. Raises BadInput if the place cannot be used."""
         if len(streams) > MAX_STREAMS:
             raise BadInput(f"{len(streams)} sources: expected at most {MAX_STREAMS}")
         check_out(out)

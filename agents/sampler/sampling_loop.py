@@ -87,8 +87,7 @@ class _Slot:
         self.end = at + len(source.columns)
         self.stream = stream
         self.pace = _Pace(source.period_ticks)
-        self.marks: List[int] = []
-        """Rows of the block in which it was read; unused for one that is read on every tick."""
+        self.marks: List[int] = []  # rows of the block in which it was read; unused for one that is read on every tick
         self.late: List[Late] = []
         self.costs: List[int] = []
         # Those that are read on every tick share the count of its times.
@@ -237,11 +236,7 @@ class Sampler:
             before = after
 
     def flush(self, t: int = 0) -> None:
-        """Hands all rows to the kernel.
-
-        Raises:
-            DiskFull: the file could not be extended.
-        """
+        """Hands all rows to the kernel. Raises DiskFull if the file could not be extended."""
         if self._rows:
             columns = list(zip(*self._rows))
             self._rows.clear()

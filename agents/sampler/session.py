@@ -40,10 +40,8 @@ class Outcome:
     """Result of a session."""
 
     summary: Dict[str, Any]
-    files: Dict[Path, int]
-    """Rows of each Parquet file."""
-    command_exit: Optional[int]
-    """Exit code of the wrapped command as a shell gives it; None if there was none."""
+    files: Dict[Path, int]  # rows of each Parquet file
+    command_exit: Optional[int]  # exit code of the wrapped command as a shell gives it; None if there was none
 
 
 def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] = None) -> Outcome:

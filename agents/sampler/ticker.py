@@ -14,8 +14,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from driple.agents.sampler.quality import Histogram
 
 SECOND_NS = 1_000_000_000
-STOPPED = -1
-"""Returned by `Ticker.tick` in place of a time when the wait was stopped."""
+STOPPED = -1  # returned by `Ticker.tick` in place of a time when the wait was stopped
 
 _FIFO_PRIORITY = 10
 _NICE = -10

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
 
-Value = Optional[Union[int, float]]
-"""A number, or None if the device does not report it. Never 0 in place of None."""
+Value = Optional[Union[int, float]]  # a number, or None if the device does not report it. Never 0 in place of None
 
 Late = Tuple[int, Sequence[Value]]
 """A sample with its own time: host's CLOCK_MONOTONIC in ns, then one value for each of the source's columns."""
@@ -23,12 +22,10 @@ class Source(Protocol):
     Life cycle: created, `open`, then `read` and `extra` in turn, `close`; `quality` at any time after `open`.
     """
 
-    name: str
-    """Names it in quality, logs and messages: `nic`, `gpu0`, `task`, `host`. Unique in a trace."""
+    name: str  # names it in quality, logs and messages: `nic`, `gpu0`, `task`, `host`. Unique in a trace
     columns: Sequence[str]
     """Names of columns of contracts.trace, through `nth` where a trace has several sources of the kind."""
-    period_ticks: int
-    """It is read on every n-th tick; fixed after `open`."""
+    period_ticks: int  # it is read on every n-th tick; fixed after `open`
 
     def open(self) -> None:
         """Prepares it for reading. Everything slow belongs here.

@@ -21,8 +21,7 @@ from driple.agents.sources.process_tree import ProcessTree
 log = logging.getLogger(__name__)
 
 COLUMNS = ("task_mem_traffic_bytes",)
-CACHE_MISSES = (0, 3)
-"""PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES."""
+CACHE_MISSES = (0, 3)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241, "ppc64le": 319}
 _HZ = 50.0

@@ -39,8 +39,7 @@ _FILTER_LINK_64 = 1 << (_LINK_64 - 1)
 class Counters(Protocol):
     """A way to read the counters of one interface."""
 
-    way: str
-    """`netlink` or `sysfs`."""
+    way: str  # `netlink` or `sysfs`
 
     def read(self) -> Counts:
         """TX bytes, RX bytes, TX packets, RX packets. Raises OSError when the interface is gone."""

@@ -90,8 +90,7 @@ class _Member:
         self.parent = parent
         self.waited_ns = 0
         """The counted part of its cutime and cstime. Zero at first: earlier children belong to the tree too."""
-        self.owed_ns = 0
-        """Time of known children that are gone, not yet part of its cutime and cstime."""
+        self.owed_ns = 0  # time of known children that are gone, not yet part of its cutime and cstime
 
 
 class ProcessTree:
@@ -125,11 +124,7 @@ class ProcessTree:
         self._stirred = False
 
     def open(self) -> None:
-        """Reads the tree as it is now.
-
-        Raises:
-            BadInput: no such process.
-        """
+        """Reads the tree as it is now. Raises BadInput if there is no such process."""
         try:
             time.clock_gettime_ns(cpu_clock(self.root))
             stat = Stat(self._file(self.root, "stat"))

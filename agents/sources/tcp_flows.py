@@ -24,8 +24,7 @@ from driple.contracts.formats.trace import FLOW_COLUMNS, Column
 
 log = logging.getLogger(__name__)
 
-MAX_FLOWS = 4096
-"""Flows kept of one read: a server with a hundred thousand clients must not fill the disk."""
+MAX_FLOWS = 4096  # flows kept of one read: a server with a hundred thousand clients must not fill the disk
 
 _NETLINK_SOCK_DIAG = 4
 _TCPDIAG_GETSOCK, _SOCK_DIAG_BY_FAMILY = 18, 20
@@ -69,8 +68,7 @@ class _Flow(NamedTuple):
 
     cookie: int
     inode: int
-    message: bytes
-    """The part with the family, the ports and the addresses."""
+    message: bytes  # the part with the family, the ports and the addresses
     acked: int
     received: int
     retransmits: int
@@ -79,13 +77,10 @@ class _Flow(NamedTuple):
 class _Known(NamedTuple):
     """Data of a flow that is kept between reads."""
 
-    question: bytes
-    """A request for this flow alone."""
-    ends: Tuple[Cell, ...]
-    """Local address, local port, remote address, remote port."""
+    question: bytes  # a request for this flow alone
+    ends: Tuple[Cell, ...]  # local address, local port, remote address, remote port
     of_task: Optional[int]
-    since_ns: int
-    """When it was first seen."""
+    since_ns: int  # when it was first seen
 
 
 class FlowTable:

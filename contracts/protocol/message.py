@@ -30,8 +30,7 @@ _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 class Message:
     """An annotation is a key, and its value the default. Subclasses of a message class cannot add keys."""
 
-    limits = _NO_LIMITS
-    """Least and greatest values, by key."""
+    limits = _NO_LIMITS  # least and greatest values, by key
 
     def __init__(self, **values: Any) -> None:
         """Takes the keys as keyword arguments. Type checkers verify them; `read` also verifies them at run time."""
@@ -76,8 +75,7 @@ class Tagged(Message):
     """A message that is sent as `{"tag": {...}}`. The tag is the class name in snake case."""
 
     tag = ""
-    bare = ""
-    """A message with only this key is sent as `{"tag": value}`."""
+    bare = ""  # a message with only this key is sent as `{"tag": value}`
 
     def __init_subclass__(cls) -> None:
         cls.tag = snake_case(cls.__name__)

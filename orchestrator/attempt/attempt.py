@@ -25,8 +25,7 @@ from driple.orchestrator.hosts.agent_client import RUNS
 
 log = logging.getLogger(__name__)
 
-TERM_S = 5.0
-"""Maximum time between SIGTERM and SIGKILL of a task."""
+TERM_S = 5.0  # maximum time between SIGTERM and SIGKILL of a task
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class FinishedAttempt:
     network: dict[str, float]
     network_done_by: dict[str, str]
     versions: dict[str, str]
-    folders: dict[str, str]
-    """Folder of the attempt, by host."""
+    folders: dict[str, str]  # folder of the attempt, by host
 
 
 class Attempt:

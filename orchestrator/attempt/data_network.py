@@ -26,12 +26,10 @@ LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
 PROBE_S = 0.25
 PROBE_PACKETS = 200
-LOSS_PACKETS = 2000
-"""If loss was requested: enough for an error of a quarter at 1 %."""
+LOSS_PACKETS = 2000  # if loss was requested: enough for an error of a quarter at 1 %
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
-ENOUGH = 0.8
-"""A link with a smaller share of its rate is probed again, and then a warning."""
+ENOUGH = 0.8  # a link with a smaller share of its rate is probed again, and then a warning
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
 """Default queueing disciplines of a kernel, which it restores by itself."""
 

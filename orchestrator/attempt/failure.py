@@ -19,10 +19,8 @@ class FailureOrigin:
     task: str = ""
     command: str = ""
     exit_code: int | None = None
-    words: Sequence[str] = field(default_factory=tuple)
-    """The end of its log."""
-    sampler: bool = False
-    """Whether the sampler of the task failed, and not the task itself."""
+    words: Sequence[str] = field(default_factory=tuple)  # the end of its log
+    sampler: bool = False  # whether the sampler of the task failed, and not the task itself
 
 
 class AttemptError(RunFailed):

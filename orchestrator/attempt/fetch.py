@@ -25,16 +25,14 @@ from driple.orchestrator.hosts.agent_client import AgentClient
 
 PARTIAL = ".partial"
 QUALITY = ("priority", "loop", "sources", "tables")
-KEPT_LOG_BYTES = 4 * 1024 * 1024
-"""Only the end of a longer log is kept."""
+KEPT_LOG_BYTES = 4 * 1024 * 1024  # only the end of a longer log is kept
 
 
 @dataclass(frozen=True)
 class Stage:
     """The temporary folder of an attempt, beside the run directory."""
 
-    paths: RunPaths
-    """Of the attempt."""
+    paths: RunPaths  # of the attempt
     final: RunPaths
 
     @classmethod

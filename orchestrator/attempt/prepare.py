@@ -29,8 +29,7 @@ HOUR_S = 3600.0
 CODE_FILE = "model.py"
 LOOK_S = 60.0
 PACKAGES = ("driple", *(name for framework in FRAMEWORKS.values() for name in framework.packages), "numpy")
-MIN_FREE_BYTES = 64 * 1024 * 1024
-"""An hour at 100 Hz is a trace of about 40 MB."""
+MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +43,8 @@ class Request:
     clients: Clients
     links: Links
     timeouts: Timeouts
-    code: bytes | None = None
-    """The user's model file."""
-    cold: bool = False
-    """Starts a new Python for every task."""
+    code: bytes | None = None  # the user's model file
+    cold: bool = False  # starts a new Python for every task
 
     @property
     def limit_s(self) -> float:

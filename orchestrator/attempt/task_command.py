@@ -21,8 +21,7 @@ WARM = "warm"
 PYTHON = "python"
 CONTAINER = "container"
 WARM_READY_S = 120.0
-WARM_LIMIT_S = 7 * 24 * 3600.0
-"""A longer sweep starts another one."""
+WARM_LIMIT_S = 7 * 24 * 3600.0  # a longer sweep starts another one
 TASK_MODULE = "driple.workloads.cli"
 
 
@@ -56,8 +55,7 @@ class ForkServer:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
     def __init__(self, client: AgentClient, python: str) -> None:
-        self.ready = False
-        """Whether it can fork tasks."""
+        self.ready = False  # whether it can fork tasks
         self.failure: str | None = None
         self._client = client
         self._python = python

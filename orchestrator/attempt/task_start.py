@@ -16,11 +16,9 @@ from driple.orchestrator.attempt.prepare import Request
 from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, shown_command, start_python
 from driple.orchestrator.attempt.task_state import TaskState
 
-BACKSTOP_S = 15.0
-"""Margin of the controller over the time limits of a task, whose own message is more specific."""
+BACKSTOP_S = 15.0  # margin of the controller over the time limits of a task, whose own message is more specific
 FLOWS_HZ = 5.0
-TRAFFIC_FLOWS_HZ = 100.0
-"""Maximum rate of reading flows if the traffic of a task is the sum of its flows."""
+TRAFFIC_FLOWS_HZ = 100.0  # maximum rate of reading flows if the traffic of a task is the sum of its flows
 
 
 class Starter:

@@ -65,14 +65,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 class Timeouts:
     """Time limits of the parts of a run, in seconds."""
 
-    start_s: float = 120.0
-    """From the first process to the first step of the last worker."""
-    step_s: float = 120.0
-    """One training step."""
-    run_s: float | None = None
-    """The whole run; None for its duration plus an hour."""
-    stop_s: float = 20.0
-    """From the request to end a task to its end."""
+    start_s: float = 120.0  # from the first process to the first step of the last worker
+    step_s: float = 120.0  # one training step
+    run_s: float | None = None  # the whole run; None for its duration plus an hour
+    stop_s: float = 20.0  # from the request to end a task to its end
 
 
 @dataclass(frozen=True, kw_only=True)

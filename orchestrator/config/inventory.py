@@ -98,17 +98,11 @@ class HostSpec:
 class Inventory:
     """All hosts of an experiment."""
 
-    kind: str
-    """Name of a backend (hosts/registry.py)."""
-    hosts: tuple[HostSpec, ...] = ()
-    """Empty where the backend creates as many as a run needs."""
+    kind: str  # name of a backend (hosts/registry.py)
+    hosts: tuple[HostSpec, ...] = ()  # empty where the backend creates as many as a run needs
 
     def for_setting(self, setting: Setting) -> tuple[HostSpec, ...]:
-        """The hosts that can take part in a run on that setting.
-
-        Raises:
-            BadInput: the backend can never serve it.
-        """
+        """The hosts that can take part in a run on that setting. Raises BadInput if the backend can never serve it."""
         if not self.hosts:
             return backend(self.kind).hosts_for(setting)
         return tuple(host for host in self.hosts if host.serves(setting))

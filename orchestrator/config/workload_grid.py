@@ -78,14 +78,11 @@ GRID_KEYS: dict[str, str] = {
     "exclude": "combinations to leave out: all that match every given axis",
     **{name: axis.meaning for name, axis in AXES.items()},
 }
-_SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}
-"""The axis of the input size, by kind of dataset."""
+_SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}  # the axis of the input size, by kind of dataset
 
 
-Values = dict[str, tuple[Any, ...]]
-"""Axis to its values."""
-Found = dict[Workload, None]
-"""Workloads in order, each once."""
+Values = dict[str, tuple[Any, ...]]  # axis to its values
+Found = dict[Workload, None]  # workloads in order, each once
 
 
 def read_axes(keys: Mapping[str, At]) -> Values:

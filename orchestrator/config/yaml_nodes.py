@@ -35,12 +35,9 @@ _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "f
 class Node:
     """A value with its line. An alias gives the same Node again."""
 
-    value: Any
-    """A scalar, a list of Nodes, or a dict of text to Node."""
-    line: int | None
-    """None for a value that comes from no file."""
-    size: int = 1
-    """Number of nodes of this subtree, with aliases expanded."""
+    value: Any  # a scalar, a list of Nodes, or a dict of text to Node
+    line: int | None  # None for a value that comes from no file
+    size: int = 1  # number of nodes of this subtree, with aliases expanded
     depth: int = 1
 
     def plain(self) -> Any:

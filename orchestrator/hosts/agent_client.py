@@ -33,19 +33,15 @@ from driple.orchestrator.hosts.bootstrap import BRING, NO_FOLDER
 log = logging.getLogger(__name__)
 
 BEAT_S = 2.0
-SILENT_S = 15.0
-"""An agent that is silent for this long is lost. The agent counts its own limit from our last line."""
+SILENT_S = 15.0  # an agent that is silent for this long is lost. The agent counts its own limit from our last line
 ORPHAN_S = 30.0
 ANSWER_S = 20.0
 READY_S = 30.0
 BRING_S = 60.0
-BUSY_S = ORPHAN_S + 15.0
-"""How long a new agent waits for the one of a controller that is gone."""
+BUSY_S = ORPHAN_S + 15.0  # how long a new agent waits for the one of a controller that is gone
 PROBES = 32
-RUNS = "runs"
-"""Folder of attempts, in the host's work_dir."""
-WALL_CLOCK_S = 2.0
-"""A wall clock that is off by more causes a warning."""
+RUNS = "runs"  # folder of attempts, in the host's work_dir
+WALL_CLOCK_S = 2.0  # a wall clock that is off by more causes a warning
 
 # Simultaneous probes of several hosts would wait for each other's threads, which lengthens all of them.
 _one_clock_at_a_time = threading.Lock()
@@ -59,28 +55,23 @@ class Event:
     """An event of a host."""
 
     host: str
-    value: events.ProcessEvent | HostError
-    """An error if the host was lost."""
+    value: events.ProcessEvent | HostError  # an error if the host was lost
 
 
 class AgentClient:
     """A host with its agent. Used for one sweep; a lost one is discarded and replaced."""
 
-    facts: events.Ready
-    """Facts about the host, once the agent is ready."""
+    facts: events.Ready  # facts about the host, once the agent is ready
 
     def __init__(self, host: Host, agent: AgentFile, *, python: str, work_dir: str, owner: str) -> None:
         self.host = host
         self.name = host.name
-        self.wall_clock_ahead_s = 0.0
-        """Of this machine's."""
-        self.fork_server: Any = None
-        """The process that forks tasks here, once there is one; see task_command.py."""
+        self.wall_clock_ahead_s = 0.0  # of this machine's
+        self.fork_server: Any = None  # the process that forks tasks here, once there is one; see task_command.py
         self.lost: HostError | None = None
         self.info: requests.HostInfo | None = None
         """Interfaces, GPUs and packages of the host, once a run has asked for them."""
-        self.agent_path = ""
-        """Path of the agent's file on the host, once it is there."""
+        self.agent_path = ""  # path of the agent's file on the host, once it is there
         self._python = python
         self._agent = agent
         self._work_dir = work_dir
@@ -305,8 +296,7 @@ class AgentClient:
         self.host.close()
 
 
-Clients = Mapping[str, AgentClient]
-"""By host."""
+Clients = Mapping[str, AgentClient]  # by host
 
 
 class Heartbeats:

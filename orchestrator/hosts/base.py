@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-KEPT_WORDS = 64 * 1024
-"""Bytes kept from the end of the stderr of a remote process."""
+KEPT_WORDS = 64 * 1024  # bytes kept from the end of the stderr of a remote process
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from driple.orchestrator.hosts.known_hosts import HostKeys
 from driple.orchestrator.hosts.login import Login
 from driple.orchestrator.hosts.route import Route
 
-LOST_AFTER_S = 30.0
-"""A connection without acknowledgements for so long is lost."""
+LOST_AFTER_S = 30.0  # a connection without acknowledgements for so long is lost
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 """Ciphers with authentication first: the others need a second pass in Python for every packet."""
 _IDLE_CHECK_S = 1.0

@@ -21,11 +21,9 @@ from driple.orchestrator.hosts.base import Host
 
 log = logging.getLogger(__name__)
 
-ASIDE_S = 5.0
-"""First pause after a host was lost; doubles each time, up to a minute."""
+ASIDE_S = 5.0  # first pause after a host was lost; doubles each time, up to a minute
 MOST_ASIDE_S = 60.0
-MANY = 16
-"""Hosts that are connected in parallel."""
+MANY = 16  # hosts that are connected in parallel
 
 
 @dataclass

@@ -20,8 +20,7 @@ from driple.contracts.errors import HostRefused
 from driple.orchestrator.hosts.route import Route
 
 _log = logging.getLogger(__name__)
-_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-"""Key types whose signature algorithms have other names."""
+_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # key types whose signature algorithms have other names
 
 
 @dataclass(frozen=True)

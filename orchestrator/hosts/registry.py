@@ -36,8 +36,7 @@ class Cluster:
     specs: Mapping[str, HostSpec]
     connect: Callable[[HostSpec], Host]
     shaper: Shaper
-    parallel: int | None
-    """Runs at the same time; None for as many as there are hosts for."""
+    parallel: int | None  # runs at the same time; None for as many as there are hosts for
     fallback_reason: str | None = None
     """Why these hosts replace those that were asked for, without a network between them."""
 

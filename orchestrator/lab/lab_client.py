@@ -23,8 +23,7 @@ from driple.orchestrator.lab.layout import DATA_NIC, LINKS, LabFiles, LabPlan
 
 __all__ = ["DEFAULT_NAME", "Lab", "LabUnavailableError", "living_labs"]
 
-DEFAULT_NAME = "lab"
-"""Of a detached lab."""
+DEFAULT_NAME = "lab"  # of a detached lab
 
 _ACTION_LIMIT_S = 60.0
 _END_LIMIT_S = 10.0

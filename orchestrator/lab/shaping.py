@@ -97,8 +97,7 @@ class Shaper:
         self._network = network
         self.now = Shape()
         self.how: dict[str, str] = {}
-        self._tables = False
-        """Whether nftables were used; they are left alone until needed."""
+        self._tables = False  # whether nftables were used; they are left alone until needed
 
     def apply(self, shape: Shape) -> dict[str, str]:
         """Replaces the shape; returns the mechanism of each part. A ToolError means that nothing was changed."""

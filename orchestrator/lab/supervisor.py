@@ -29,8 +29,7 @@ class Supervisor:
 
     def __init__(self, plan: LabPlan, files: LabFiles) -> None:
         self._plan, self._files = plan, files
-        self._first: dict[str, int] = {}
-        """PID of the first process of every host that was not killed."""
+        self._first: dict[str, int] = {}  # PID of the first process of every host that was not killed
         self._links: dict[str, dict[str, bool]] = {name: {"data": True, "mgmt": True} for name in plan.names}
         mounts.mount_lab_files(plan, files)
         self._network = Network()

@@ -36,14 +36,11 @@ from driple.orchestrator.sweep.provenance import Provenance
 
 log = logging.getLogger(__name__)
 
-HOST_PATIENCE_S = 600.0
-"""How long runs wait for lost hosts before they fail."""
+HOST_PATIENCE_S = 600.0  # how long runs wait for lost hosts before they fail
 MOST_RETRY_WAIT_S = 300.0
-MOST_LOST_IN_RUN = 3
-"""A run during which more hosts were lost fails."""
+MOST_LOST_IN_RUN = 3  # a run during which more hosts were lost fails
 TICK_S = 0.2
-BAD_INPUT = 2
-"""Exit code of a task that refused its input."""
+BAD_INPUT = 2  # exit code of a task that refused its input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +50,7 @@ class SweepOptions:
     output: Path
     fail_fast: bool = False
     cold: bool = False
-    parallel: int | None = None
-    """Maximum number of parallel runs; None for the default of the backend."""
+    parallel: int | None = None  # maximum number of parallel runs; None for the default of the backend
     host_patience_s: float = HOST_PATIENCE_S
     stop: threading.Event = field(default_factory=threading.Event)
     """When set, the current runs are stopped cleanly and no other is started."""
@@ -65,16 +61,13 @@ class RunResult:
     """How one run of a sweep ended."""
 
     run: PlannedRun
-    status: str
-    """`sealed`, `failed`, `skipped` (done before) or `not done`."""
+    status: str  # `sealed`, `failed`, `skipped` (done before) or `not done`
     attempts: int = 0
     seconds: float = 0.0
-    steps: int = 0
-    """Of a worker, including warm-up."""
+    steps: int = 0  # of a worker, including warm-up
     failure: RunFailed | None = None
     hosts: tuple[str, ...] = ()
-    directory: Path | None = None
-    """Its folder of traces; of a failed run, of logs."""
+    directory: Path | None = None  # its folder of traces; of a failed run, of logs
 
 
 class Watcher(Protocol):
@@ -97,8 +90,7 @@ class _Job:
     not_before: float = 0.0
     placed: tuple[PlacedTask, ...] = ()
     attempt: Attempt | None = None
-    lost_in_run: int = 0
-    """Hosts that were lost during its attempts."""
+    lost_in_run: int = 0  # hosts that were lost during its attempts
     seconds: float = 0.0
     failure: RunFailed | None = None
     steps: int = 0

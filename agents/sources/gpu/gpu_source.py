@@ -33,8 +33,7 @@ SPAN_SHARE = 4
 """A buffer is emptied at least so many times in the time that it spans, so that a late tick loses nothing."""
 
 
-Row = Tuple[int, Value, Value]
-"""Monotonic ns, GPU utilisation, memory utilisation."""
+Row = Tuple[int, Value, Value]  # monotonic ns, GPU utilisation, memory utilisation
 
 
 def refuse(value: float) -> bool:

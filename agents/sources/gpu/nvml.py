@@ -19,12 +19,9 @@ class Codes(NamedTuple):
 
     absent: Tuple[int, ...] = (3, 13, 25)
     """NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the device will never report it."""
-    empty: Tuple[int, ...] = (6, 21)
-    """NOT_FOUND, NO_DATA: nothing newer in the buffer."""
-    small: int = 7
-    """INSUFFICIENT_SIZE."""
-    lost: Tuple[int, ...] = (15, 16)
-    """GPU_IS_LOST, RESET_REQUIRED."""
+    empty: Tuple[int, ...] = (6, 21)  # NOT_FOUND, NO_DATA: nothing newer in the buffer
+    small: int = 7  # INSUFFICIENT_SIZE
+    lost: Tuple[int, ...] = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED
     missing: int = 13
 
 

@@ -23,12 +23,10 @@ class Buffer:
         self._last, self._type, self._count = ctypes.c_ulonglong(0), ctypes.c_uint(0), ctypes.c_uint(0)
         self._by_type, self._by_count = ctypes.byref(self._type), ctypes.byref(self._count)
         self._opened_ns = 0
-        self.newest_ns = 0
-        """Monotonic time of the newest sample that was handed out; before the first, of `open`."""
+        self.newest_ns = 0  # monotonic time of the newest sample that was handed out; before the first, of `open`
         self.capacity = 0
         self.diffs_us: Deque[int] = deque(maxlen=256)
-        self.period_us = 0
-        """Median time between two samples, 0 until known."""
+        self.period_us = 0  # median time between two samples, 0 until known
         self._fetches = 0
         self._was_set = False
         self.counts = dict.fromkeys(COUNTS, 0)

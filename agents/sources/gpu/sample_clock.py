@@ -9,14 +9,11 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Optional
 
-FRESH_SLACK_US = 2_000_000
-"""How much older than our last look a sample may be that was not there at our last look."""
+FRESH_SLACK_US = 2_000_000  # how much older than our last look a sample may be that was not there at our last look
 FAR_NS, FAR_PERIODS, SEEN = 50_000_000, 10, 16
 """Where even the newest of so many fetches are older than this and than so many samples, it is not the host's clock."""
-AHEAD_NS = 1_000_000
-"""No sample of the host's clock is from so far in the future."""
-STEP_NS = 5_000_000
-"""A host clock that moved so much against the monotonic one between two reads was set, not slewed."""
+AHEAD_NS = 1_000_000  # no sample of the host's clock is from so far in the future
+STEP_NS = 5_000_000  # a host clock that moved so much against the monotonic one between two reads was set, not slewed
 SLEW_NS = 100_000
 """Up to here the offset of a host clock is left as it was: two kinds of samples then meet at equal times."""
 WALL_FROM_US = 10**15
@@ -59,12 +56,9 @@ class Stamps:
 
     def __init__(self, opened_ns: int) -> None:
         self._looked_ns = opened_ns
-        self.offset_ns = 0
-        """Difference of the host's monotonic clock and a stamp, in ns."""
-        self.clock = ""
-        """Which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen."""
-        self.steps = 0
-        """How often the host's clock was set while we sampled."""
+        self.offset_ns = 0  # difference of the host's monotonic clock and a stamp, in ns
+        self.clock = ""  # which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen
+        self.steps = 0  # how often the host's clock was set while we sampled
         self.error_ns: Optional[int] = None
         """How much later than said the samples may have been taken: the shortest delay with which one came.
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Deque, List, Optional, Sequence, Tuple
 
-GAUGE_NS = 170_000_000
-"""The gauge's window, 1/6 s; its answer is of the last whole one, so of up to two windows ago."""
-FALLEN = 0.9
-"""Below this share of what samples said before, the gauge has seen that it did not go on like that."""
-REST = 5.0
-"""Up to here (%) a silent device is idle, and silent because of that."""
+GAUGE_NS = 170_000_000  # the gauge's window, 1/6 s; its answer is of the last whole one, so of up to two windows ago
+FALLEN = 0.9  # below this share of what samples said before, the gauge has seen that it did not go on like that
+REST = 5.0  # up to here (%) a silent device is idle, and silent because of that
 SPOKEN = 2
 """A device that gave more samples at rest than this is not silent because of that. Edges of bursts may look like it."""
-LONGEST_NS = 10_000_000_000
-"""No look of the gauge speaks for more than this."""
+LONGEST_NS = 10_000_000_000  # no look of the gauge speaks for more than this
 
 
 def gap_value(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
@@ -57,8 +53,7 @@ class SampleGap:
     def __init__(self) -> None:
         self.looks: List[Tuple[int, float]] = []
         """When the gauge answered and what, oldest first, while samples of that time may still turn up."""
-        self.settled_ns = 0
-        """Up to here it was filled for good."""
+        self.settled_ns = 0  # up to here it was filled for good
         self._resting: Optional[float] = None
         self._heard: Deque[List[float]] = deque(maxlen=2)
 

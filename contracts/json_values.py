@@ -60,11 +60,7 @@ def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
 
 
 def read_json_file(path: Path, decode: Callable[[Any], T]) -> T:
-    """Reads a JSON file and converts it with `decode`.
-
-    Raises:
-        BadInput: the file cannot be read, is not JSON, or `decode` refuses it. The message begins with the path.
-    """
+    """Reads a JSON file and converts it with `decode`. Raises BadInput, with the path first."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:

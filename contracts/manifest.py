@@ -39,7 +39,6 @@ class ClockFit:
 
     @property
     def bound_ns(self) -> int:
-        """The worse of the two bounds."""
         return max(self.before.bound_ns, self.after.bound_ns)
 
     def to_controller(self, host_ns: int) -> int:
@@ -112,7 +111,6 @@ class Manifest:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
 
     def write(self, path: Path) -> None:
-        """Writes the file atomically."""
         value = to_plain(self)
         if self.network_not_as_asked is None:
             del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
@@ -122,11 +120,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Reads and checks it.
-
-        Raises:
-            CorruptRun: the file is missing, truncated, inconsistent or of another schema version.
-        """
+        """Reads and checks it. Raises CorruptRun if it is missing, truncated, inconsistent or of another schema."""
         value = _load(path)
         version = value.get("schema_version") if isinstance(value, dict) else None
         if version != SCHEMA_VERSION:
@@ -147,12 +141,9 @@ def network_as_specified(manifest: Manifest) -> bool:
 
 
 def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
-    """Whether `path` is the manifest of a sealed run of that identity; False for anything missing or broken.
+    """Whether `path` is the run.json of a sealed run; False for anything broken.
 
-    Args:
-        path: the run.json.
-        run_id: the identity.
-        any_network: also accept a run whose network was not as specified.
+    `any_network` also accepts a run whose network was not as specified.
     """
     # Reads a few keys only: a resume checks ten thousand of these files. The pipeline uses `Manifest.read`.
     try:

@@ -60,11 +60,8 @@ def file_name(task: str) -> str:
 def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
-    On an error the old file stays and the new one is removed. The error of a full disk names the file. A symbolic link
-    stays, and its target is replaced. A device, a pipe and a name such as /dev/stdout are written to directly.
-
-    Raises:
-        IsADirectoryError: `path` is a folder.
+    On an error the old file stays. The error of a full disk names the file. A symbolic link stays, and its target is
+    replaced. A device, a pipe and /dev/stdout are written to directly. Raises IsADirectoryError for a folder.
     """
     encoding = None if "b" in mode else "utf-8"
     name, descriptor = _behind_links(os.path.abspath(path))

@@ -177,14 +177,12 @@ class JobSpec:
                 raise BadInput(f"{name}: expected more than 0 and at most {MAX_TIMEOUT_S:g}")
 
     def task(self, name: str) -> TaskSpec:
-        """The task of that name."""
         for task in self.tasks:
             if task.task == name:
                 return task
         raise BadInput(f"no task {name!r} in this job (it has {', '.join(t.task for t in self.tasks)})")
 
     def addresses(self, role: str) -> Tuple[str, ...]:
-        """Addresses of all tasks of a role (`ps` or `worker`), by index."""
         return tuple(task.address for task in self.tasks if task.task.startswith(role + ":"))
 
     def to_json(self) -> Any:

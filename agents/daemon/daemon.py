@@ -72,11 +72,7 @@ class Daemon:
         self._loop.watch(self._in, READ, self._read)
 
     def run(self) -> int:
-        """Serves until the end. Returns the exit code.
-
-        Raises:
-            RunFailed: another agent uses the host, or the folder cannot be used.
-        """
+        """Serves until the end; the exit code. Raises RunFailed if the host is in use or its folder is not usable."""
         try:
             try:
                 self._begin()
@@ -123,7 +119,6 @@ class Daemon:
             self._loop.turn()
 
     def _end(self) -> None:
-        """Ends everything that was started."""
         self._loop.forget(self._in)
         if self._handlers is not None:
             children = self._handlers.processes

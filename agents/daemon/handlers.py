@@ -83,7 +83,6 @@ class Handlers:
     # ---- events ----
 
     def said(self, name: str, line: str, cut: bool) -> bool:
-        """See Listener."""
         if self._out.waiting > CROWDED_BYTES:
             return False
         event = events.Said(name=name, line=line)
@@ -99,7 +98,6 @@ class Handlers:
         self._send_event(events.Ended(name=name, pid=pid, exit_code=exit_code, mono_ns=mono_ns))
 
     def trouble(self, name: str, what: str) -> None:
-        """See Listener."""
         self._send_event(events.Trouble(name=name, what=what))
 
     # ---- requests ----

@@ -41,7 +41,6 @@ class LineBuffer:
         return lines
 
     def rest(self) -> List[Line]:
-        """The last line, if it has no end."""
         held, self._held = bytes(self._held), bytearray()
         return [Line(held, False)] if held else []
 

@@ -82,7 +82,6 @@ class Family(NamedTuple):
     token: str = ""
 
     def members(self, table: Dict[int, Process]) -> Set[int]:
-        """Living members."""
         me = os.getpid()
         head = table.get(self.pid)
         roots = set()

@@ -21,16 +21,9 @@ _START, _END = (next(i for i, field in enumerate(_FIELDS) if field.name == name)
 
 
 def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> StepsAnswer:
-    """Writes the table. An incomplete last line is ignored.
+    """Converts JSON lines to a table; ignores an incomplete last line. Raises BadInput if a line is not a step.
 
-    Args:
-        source: the JSON lines.
-        target: the Parquet file.
-        warmup: steps before the measured part.
-
-    Raises:
-        BadInput: a line is not a step.
-        OSError: a file cannot be read or written.
+    `warmup` is the number of steps before the measured part.
     """
     rows = 0
     measured: List[Any] = [None, None]

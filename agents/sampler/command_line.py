@@ -30,7 +30,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _split(argv: List[str]) -> Tuple[List[str], Tuple[str, ...]]:
-    """Our arguments, and the command after `--`."""
     if "--" not in argv:
         return argv, ()
     at = argv.index("--")

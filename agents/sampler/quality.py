@@ -174,7 +174,6 @@ class SourceQuality:
             part.observe(times, values)
 
     def observe_late(self, samples: Sequence[Late]) -> None:
-        """Takes samples that bear their own times."""
         self._late += len(samples)
         for t, values in samples:
             for part, value in zip(self._parts, values):

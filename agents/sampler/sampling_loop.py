@@ -144,11 +144,7 @@ class Sampler:
         self._count = 0
 
     def run(self) -> None:
-        """Samples until told to stop. What was read is in the file when this returns or raises.
-
-        Raises:
-            DiskFull: the file could not be extended.
-        """
+        """Samples until told to stop; everything is in the file afterwards. Raises DiskFull."""
         gc.collect()
         gc.freeze()
         gc.disable()  # nothing here makes cycles, and a collection would cost ticks

@@ -50,17 +50,10 @@ def seal_left(samples: Path) -> Dict[Path, int]:
 
 
 def seal(samples: Path, out: Optional[Path] = None) -> Dict[Path, int]:
-    """Writes the tables of a samples file beside it and then removes it, unless a part of it is damaged.
+    """Writes the tables of a samples file, then removes it unless a part is damaged. Returns the rows of each file.
 
-    Args:
-        samples: the append-only file; its whole blocks count.
-        out: the Parquet file of the trace; by default the name that the sampler was given.
-
-    Returns:
-        Rows of each file written.
-
-    Raises:
-        BadInput: it is not a samples file, or the result cannot be written. The samples file then stays.
+    `out` is the trace's Parquet file; by default the name that the sampler was given. Raises BadInput if it is not a
+    samples file or the result cannot be written; the samples file then stays.
     """
     if out is None:
         if samples.suffix != SUFFIX:

@@ -85,7 +85,6 @@ class Ticker:
         return now
 
     def now(self) -> int:
-        """The time on its clock."""
         return self._now()
 
     @property
@@ -97,7 +96,6 @@ class Ticker:
         self._recent.clear()
 
     def summary(self) -> Dict[str, Any]:
-        """Plain values for the trace's metadata."""
         self._fold()
         ticks = self._lateness.count
         return {

@@ -28,11 +28,7 @@ class Source(Protocol):
     period_ticks: int  # it is read on every n-th tick; fixed after `open`
 
     def open(self) -> None:
-        """Prepares it for reading. Everything slow belongs here.
-
-        Raises:
-            BadInput: it cannot be read; names the valid choices.
-        """
+        """Prepares it for reading; everything slow belongs here. Raises BadInput, which names the valid choices."""
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
         """Fills `row[at]` to `row[at + len(columns) - 1]`. All of these are None before the call.

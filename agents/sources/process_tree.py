@@ -150,12 +150,10 @@ class ProcessTree:
 
     @property
     def pids(self) -> List[int]:
-        """Its members now."""
         return list(self._members)
 
     @property
     def size(self) -> int:
-        """Number of members now."""
         return len(self._members)
 
     def cpu_ns(self) -> int:
@@ -212,7 +210,6 @@ class ProcessTree:
             self.look()
 
     def ended(self) -> bool:
-        """Whether the task's first process has ended."""
         try:
             # By kept files, which never become those of another process with the same number. One that has ended has
             # no memory any more; only then is the file read that costs ten times as much, more with many threads.
@@ -221,7 +218,6 @@ class ProcessTree:
             return True
 
     def sockets(self) -> Set[int]:
-        """Inodes of the sockets that the tree has open."""
         inodes: Set[int] = set()
         for pid in self._members:
             with suppress(OSError):
@@ -246,7 +242,6 @@ class ProcessTree:
         self._used.append(used)
 
     def _consider_new(self, first_new: int) -> None:
-        """Adds those new pids that are children of the tree."""
         opened = done = 0
         before, self._again = self._again, []
         for pid in before + self._queue:

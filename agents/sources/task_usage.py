@@ -95,7 +95,6 @@ class TaskMemorySource:
         return ()
 
     def ended(self) -> Optional[str]:
-        """Why sampling ends; None while the task runs."""
         return "watched process ended" if self._ended else None
 
     def quality(self) -> Dict[str, Any]:

@@ -64,8 +64,6 @@ _FEW = 32
 
 
 class _Flow(NamedTuple):
-    """A flow, as the kernel reports it."""
-
     cookie: int
     inode: int
     message: bytes  # the part with the family, the ports and the addresses
@@ -75,8 +73,6 @@ class _Flow(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """Data of a flow that is kept between reads."""
-
     question: bytes  # a request for this flow alone
     ends: Tuple[Cell, ...]  # local address, local port, remote address, remote port
     of_task: Optional[int]
@@ -156,12 +152,10 @@ class FlowTable:
         return rows
 
     def quality(self) -> Dict[str, Any]:
-        """Quality data of this table."""
         counts = {"most_flows": self._most, "flows_left_out": self._left_out}
         return {**counts, "walks": self._walks, "failures": self._failures}
 
     def close(self) -> None:
-        """Closes the descriptors; safe to call twice."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -38,11 +38,7 @@ class Message:
 
     @classmethod
     def read(cls: Type[M], value: Any, place: str) -> M:
-        """Decodes a JSON value.
-
-        Raises:
-            BadInput: a key is unknown or missing, or a value is not allowed; the message begins with `place`.
-        """
+        """Decodes a JSON value. Raises BadInput, which begins with `place`, for a wrong key or value."""
         kinds: Dict[str, str] = getattr(cls, "__annotations__", {})
         message = cls.__new__(cls)
         for key, item in expect(dict, value, place).items():
@@ -81,7 +77,6 @@ class Tagged(Message):
         cls.tag = snake_case(cls.__name__)
 
     def to_line(self) -> str:
-        """The message as a line of JSON, without its end."""
         return encode({self.tag: getattr(self, self.bare) if self.bare else self})
 
 

@@ -30,7 +30,6 @@ class Request(Message, Generic[A]):
         return encode({"do": self.do, "id": number, **vars(self)})
 
     def read_answer(self, value: Any, place: str) -> A:
-        """Decodes the answer. Raises BadInput."""
         answer: A = type(self).__orig_bases__[0].__args__[0].read(value, place)  # type: ignore[attr-defined]
         return answer
 

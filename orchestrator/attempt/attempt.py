@@ -124,7 +124,6 @@ class Attempt:
             )
 
     def _watch(self) -> None:
-        """Waits until every worker has ended successfully."""
         timeouts = self._request.timeouts
 
         def done() -> bool:
@@ -174,7 +173,6 @@ class Attempt:
             try_ask(state.client, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
 
     def remove_folders(self) -> None:
-        """Removes the folders of the attempt on its hosts."""
         for name, client in self.clients.items():
             try_ask(client, requests.Remove(path=self.folders[name]), timeout_s=60.0)
 

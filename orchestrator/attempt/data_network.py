@@ -122,19 +122,11 @@ class Links:
         return self._measured[key]
 
     def clear(self, clients: Clients) -> None:
-        """Removes every condition."""
         self._shaper.clear({name: client for name, client in clients.items() if client.lost is None})
 
 
 def probe(clients: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
-    """Measures rate and loss from each host to the next.
-
-    Args:
-        clients: of the run.
-        addresses: on the data network, by host.
-        packets: datagrams from each.
-        at_once: number of parallel pairs.
-    """
+    """Measures rate and loss from each host to the next with so many datagrams, on `at_once` pairs in parallel."""
     names = [name for name in clients if addresses.get(name)]
     if len(names) < 2:
         return {}

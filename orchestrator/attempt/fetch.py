@@ -37,7 +37,6 @@ class Stage:
 
     @classmethod
     def make(cls, output: Path, experiment: str, run_id: str, attempt: int) -> Stage:
-        """Creates the folder."""
         paths = RunPaths(output, experiment, f".{run_id}.{attempt}{PARTIAL}")
         shutil.rmtree(paths.root, ignore_errors=True)
         for folder in ("trace", "steps", "graph", "logs"):
@@ -45,7 +44,6 @@ class Stage:
         return cls(paths, RunPaths(output, experiment, run_id))
 
     def discard(self) -> None:
-        """Removes it."""
         shutil.rmtree(self.paths.root, ignore_errors=True)
 
     def place(self) -> None:
@@ -216,7 +214,6 @@ def task_record(state: TaskState) -> TaskRecord:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -52,13 +52,11 @@ class Listener:
         self._clients: dict[str, AgentClient] = {}
 
     def attach(self, clients: Clients) -> None:
-        """Receives the events of these hosts from now on."""
         self._clients = dict(clients)
         for client in clients.values():
             _route(client, self._inbox.put)
 
     def detach(self) -> None:
-        """Stops receiving events."""
         for client in self._clients.values():
             _route(client, lambda event: None)
 
@@ -70,10 +68,7 @@ class Listener:
     def until(self, done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
         """Handles events until `done`.
 
-        Raises:
-            AttemptError: a process failed; or `complaint` after the time limit.
-            HostError: a host was lost.
-            StoppedError: the user stopped the sweep.
+        Raises AttemptError if a process failed or with `complaint` after the time limit, HostError, or StoppedError.
         """
         deadline = time.monotonic() + seconds
         while not done():
@@ -97,7 +92,6 @@ class Listener:
                 log.debug("while stopping: %s", error)
 
     def take(self, seconds: float) -> None:
-        """Waits for one event, and handles it."""
         try:
             event = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -106,12 +100,10 @@ class Listener:
             self._on(event)
 
     def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptError:
-        """The failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
         return AttemptError(reason, FailureOrigin(state.client.name, state.task, state.command, code, sampler=sampler))
 
     def tail(self, client: AgentClient, path: str) -> tuple[str, ...]:
-        """The end of a log, if the host answers."""
         answer = try_ask(client, requests.Tail(path=path, lines=10))
         return () if answer is None else answer.lines
 

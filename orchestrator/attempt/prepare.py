@@ -48,7 +48,6 @@ class Request:
 
     @property
     def limit_s(self) -> float:
-        """Time limit of the run."""
         limit = self.timeouts.run_s
         return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
 

@@ -45,7 +45,6 @@ class TaskPlace:
         """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
-        """The task's own command."""
         argv = [python, "-m", TASK_MODULE, "task", "--job", self.job, "--task", self.task, "--out", self.out]
         argv += ["--graph", self.graph] if self.graph else []
         return argv + (["--watch-stdin"] if lifeline else [])
@@ -82,7 +81,6 @@ class ForkServer:
         self._tell(order)
 
     def stop(self, pid: int) -> None:
-        """Asks for the end of a task: SIGTERM, then SIGKILL."""
         self._tell(forkserver_messages.Stop(pid=pid))
 
     def _tell(self, message: Tagged) -> None:

@@ -59,7 +59,6 @@ class Starter:
         follow()
 
     def container_name(self, state: TaskState) -> str:
-        """Unique on the host."""
         return f"driple-{self._token}-{state.task.replace(':', '-')}"
 
     def _start_container(self, state: TaskState, job: JobSpec) -> None:
@@ -85,7 +84,6 @@ class Starter:
         state.client.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
 
     def _write(self, state: TaskState, *, pid: int | None = None, command: tuple[str, ...] = ()) -> requests.Write:
-        """The request that writes the spec of the task's sampler."""
         hz = self._request.spec.measurement.sampling_hz
         by_flows = state.traffic_source == FLOWS
         spec = SamplerSpec(

@@ -44,5 +44,4 @@ class TaskState:
 
     @property
     def words(self) -> str:
-        """Its own message about its end."""
         return "" if self.finished is None else self.finished.message

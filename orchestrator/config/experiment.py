@@ -91,14 +91,7 @@ class Experiment:
 
 
 def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
-    """Reads and checks an experiment file and the files it names.
-
-    Args:
-        source: the file, or its content, whose file names are relative to the current folder.
-
-    Raises:
-        FileFaults: with every fault, each with its file, line and place.
-    """
+    """Reads an experiment file, or its content with file names relative to the current folder. Raises FileFaults."""
     faults = Faults()
     if isinstance(source, Mapping):
         path = Path(MAPPING)
@@ -215,7 +208,6 @@ def _timeouts(at: At) -> Timeouts:
 
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
-    """Checks that concern several keys."""
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")

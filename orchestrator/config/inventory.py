@@ -78,7 +78,6 @@ class HostSpec:
 
     @property
     def agent_python(self) -> str:
-        """The interpreter of the agent and the samplers."""
         return "python3" if self.image else self.python
 
     def gpu_indices(self, device: str) -> tuple[int, ...]:
@@ -90,7 +89,6 @@ class HostSpec:
         return network == PCIE or not self.networks or network in self.networks
 
     def serves(self, setting: Setting) -> bool:
-        """Whether it has the setting's device and is on its network."""
         return self.is_on(setting.network) and (setting.device == CPU or bool(self.gpu_indices(setting.device)))
 
 

@@ -85,11 +85,7 @@ class AgentClient:
         self._heard = time.monotonic()
 
     def open(self) -> None:
-        """Connects, copies the agent's file if it is not there, starts the agent and waits until it is ready.
-
-        Raises:
-            HostError: with the host, the cause and the remedy.
-        """
+        """Connects, copies the agent's file if needed, and starts the agent. Raises HostError with cause and remedy."""
         self.host.open()
         argv = self._agent.command(self._python, self._work_dir)
         argv += ["daemon", "--work", self._work_dir, "--owner", self._owner]
@@ -108,16 +104,10 @@ class AgentClient:
         return [self._python, *PYTHON_FLAGS, self.agent_path]
 
     def attach(self, tell: Callable[[Event], None] | None) -> None:
-        """Sets the receiver of events; None to drop them."""
         self._tell = tell or (lambda event: None)
 
     def ask(self, request: requests.Request[A], *, timeout_s: float = ANSWER_S) -> A:
-        """Sends a request and waits for its answer.
-
-        Raises:
-            HostLost: there is no answer in time.
-            RunFailed: the agent could not do it; with its message.
-        """
+        """Sends a request and waits. Raises HostLost if no answer comes, or RunFailed with the agent's message."""
         return self.post(request)(timeout_s)
 
     def post(self, request: requests.Request[A]) -> partial[A]:

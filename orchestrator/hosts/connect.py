@@ -49,17 +49,9 @@ class Connection:
 
 
 def dial(route: Route, keys: HostKeys, login: Login, plug: Callable[[], socket.socket] | None = None) -> Connection:
-    """Connects and logs in.
+    """Connects and logs in; `plug` returns a connected socket, instead of the route.
 
-    Args:
-        route: where, as whom and through what.
-        keys: decides about the host's key.
-        login: the keys to show.
-        plug: returns a connected socket, instead of the route.
-
-    Raises:
-        HostRefused: login, key or host key are wrong.
-        HostLost: any other error, which may be temporary.
+    Raises HostRefused for a wrong login or key, and HostLost for any other error, which may be temporary.
     """
     # Without a handler, logging would print paramiko's tracebacks on stderr. Our errors contain their causes.
     if logging.getLogger("paramiko").level == logging.NOTSET:
@@ -119,7 +111,6 @@ def _socket(route: Route, plug: Callable[[], socket.socket] | None, below: list[
 
 
 def _through(route: Route, below: list[Callable[[], None]]) -> socket.socket:
-    """A connection through a jump host."""
     assert route.jump is not None
     if route.depth >= _MAX_JUMPS:
         raise HostRefused(f"{route}: ProxyJump is circular in ~/.ssh/config")
@@ -159,7 +150,6 @@ def _proxy(command: str, below: list[Callable[[], None]]) -> socket.socket:
 
 
 def _passed(carrier: socket.socket, route: Route) -> socket.socket:
-    """The socket that a proxy command passes."""
     with carrier:
         carrier.settimeout(route.timeout_s)
         _, descriptors, _, _ = socket.recv_fds(carrier, 1, 1)

@@ -43,12 +43,7 @@ class HostPool:
     def __init__(
         self, specs: Mapping[str, HostSpec], connect: Callable[[HostSpec], Host], agent: AgentFile, owner: str
     ) -> None:
-        """Args:
-        specs: by name.
-        connect: creates a host from a spec; the pool opens it.
-        agent: copied to each host.
-        owner: shown to another controller that finds a host in use.
-        """
+        """`connect` creates a host, which the pool opens; `owner` is shown to others that find a host in use."""
         self._states = {name: _State(spec) for name, spec in specs.items()}
         self._connect = connect
         self._agent = agent
@@ -58,11 +53,9 @@ class HostPool:
 
     @property
     def specs(self) -> dict[str, HostSpec]:
-        """All of them."""
         return {name: state.spec for name, state in self._states.items()}
 
     def free(self) -> tuple[HostSpec, ...]:
-        """Those that can be lent now."""
         now = time.monotonic()
         with self._lock:
             return tuple(
@@ -82,7 +75,6 @@ class HostPool:
             )
 
     def problems(self) -> list[str]:
-        """Why hosts are not available, one line each."""
         with self._lock:
             return [
                 state.refused or f"{name}: lost for {time.monotonic() - (state.lost_since or 0):.0f} s"
@@ -91,7 +83,6 @@ class HostPool:
             ]
 
     def lend(self, names: Iterable[str]) -> None:
-        """Marks hosts as used."""
         with self._lock:
             for name in names:
                 self._states[name].lent = True
@@ -115,7 +106,6 @@ class HostPool:
         return {name: client for name in wanted if (client := self._states[name].client) is not None}
 
     def open_clients(self) -> dict[str, AgentClient]:
-        """Those that are open now."""
         return {
             name: state.client
             for name, state in self._states.items()

@@ -48,11 +48,7 @@ class Backend(ABC):
     """Whether all links share one network condition, so that parallel runs cannot have different ones."""
 
     def hosts_for(self, setting: Setting) -> tuple[HostSpec, ...]:
-        """The hosts that it would create for a setting. For the plan: creates nothing.
-
-        Raises:
-            BadInput: it can never serve that setting.
-        """
+        """The hosts that it would create, for the plan. Raises BadInput if it can never serve that setting."""
         return ()
 
     @abstractmethod

@@ -79,16 +79,9 @@ def direct_route(spec: HostSpec, options: Options) -> Route:
 
 
 def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, depth: int = 0) -> Route:
-    """Resolves a host.
+    """Resolves a host; the inventory takes precedence over the configuration. Raises HostRefused if that is unreadable.
 
-    Args:
-        spec: from the inventory; takes precedence over the configuration.
-        options: for all hosts.
-        jumps: as ProxyJump, instead of the configuration's.
-        depth: number of jumps so far.
-
-    Raises:
-        HostRefused: the configuration cannot be read.
+    `jumps` replaces ProxyJump of the configuration; `depth` is the number of jumps so far.
     """
     config = _config(spec, options)
     hostname, user, port = _one(config, "hostname"), _one(config, "user"), int(_one(config, "port", "22"))

@@ -139,7 +139,6 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
 
 
 def _shift_clock(offset_s: float) -> None:
-    """Shifts the clocks of later child processes."""
     try:
         linux_calls.unshare(linux_calls.NEW_TIME)
         whole = math.floor(offset_s)

@@ -110,20 +110,16 @@ class Lab:
 
     @property
     def name(self) -> str:
-        """The lab's own name."""
         return folders.name_of(self.folder)
 
     @property
     def ssh_config(self) -> Path:
-        """For `ssh -F`."""
         return self._files.ssh_config
 
     def host_key(self, name: str) -> str:
-        """The host's public key, as `ssh-ed25519 AAAA...`."""
         return str(self._host(name)["host_key"])
 
     def data_address(self, name: str) -> str:
-        """The host's address on the data link."""
         return str(self._host(name)["data_address"])
 
     def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
@@ -135,19 +131,13 @@ class Lab:
     def shape(self, condition: NetworkCondition, link_mbit: float | None) -> dict[str, str]:
         """Sets the condition of all data links; returns the mechanisms, such as `{"rate": "tbf", "loss": "nft"}`.
 
-        Args:
-            condition: rate, delay and loss.
-            link_mbit: the rate if the condition has none; None for no limit.
-
-        Raises:
-            RunFailed: the kernel cannot; nothing was changed.
+        `link_mbit` is the rate if the condition has none. Raises RunFailed if the kernel cannot; nothing was changed.
         """
         rate = condition.rate_mbit if condition.rate_mbit is not None else link_mbit
         how, _ = self._ask({"do": "shape", "shape": {**asdict(condition), "rate_mbit": rate}})
         return dict(how)
 
     def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:
-        """Cuts or restores a link of a host."""
         self._host(name)
         if which not in LINKS:
             raise UnknownName("link", which, LINKS)
@@ -164,7 +154,6 @@ class Lab:
         self._ask({"do": "revive_host", "host": name})
 
     def describe(self) -> dict[str, Any]:
-        """The present plan, hosts and links."""
         answer, _ = self._ask({"do": "describe"})
         return dict(answer)
 

@@ -45,7 +45,6 @@ class LabPlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """lab1, lab2, ..."""
         return tuple(f"lab{number}" for number in range(1, self.hosts + 1))
 
     def number(self, name: str) -> int:
@@ -90,9 +89,7 @@ class LabFiles:
         self.ssh_config = folder / "ssh_config"
 
     def etc(self, name: str) -> Path:
-        """The lab's own copy of a file of /etc."""
         return self.folder / "etc" / name
 
     def host(self, name: str, file: str) -> Path:
-        """A file of one host: `host_key`, `sshd_config`, `sshd.log`."""
         return self.folder / name / file

@@ -30,7 +30,6 @@ class Shape(NetworkCondition):
 
     @property
     def limit_mbit(self) -> float | None:
-        """The rate that is set."""
         return None if self.rate_mbit is None or self.rate_mbit > UNSHAPED_ABOVE_MBIT else self.rate_mbit
 
 

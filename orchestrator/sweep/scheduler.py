@@ -83,8 +83,6 @@ class Watcher(Protocol):
 
 @dataclass
 class _Job:
-    """A run that waits or is running."""
-
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0
@@ -119,7 +117,6 @@ class Sweep:
         self._parallel = options.parallel or cluster.parallel or len(pool.specs)
 
     def stop(self) -> None:
-        """Stops the current runs cleanly and starts no other."""
         self._stopping = True
         for job in list(self._running):
             if job.attempt is not None:

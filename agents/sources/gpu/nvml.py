@@ -70,7 +70,6 @@ class Nvml:
             return lambda *_: CODES.missing
 
     def known(self) -> List[str]:
-        """Valid names: the index and the UUID of every GPU."""
         names = []
         for index in range(self.py.nvmlDeviceGetCount()):
             names.append(str(index))

@@ -58,11 +58,7 @@ class Buffer:
         self._was_set = True
 
     def fetch(self, now_ns: int) -> Tuple[List[int], List[float]]:
-        """Samples that came since the last call: monotonic times in ns, oldest first, and their values.
-
-        Raises:
-            Lost: the device is gone.
-        """
+        """New samples: monotonic times in ns, oldest first, and their values. Raises Lost if the device is gone."""
         code = self._call()
         if code == CODES.small:  # a driver whose buffer grew: rare, so the price of a new place does not matter
             self._function(self._handle, self._kind, self._last, self._by_type, self._by_count, None)

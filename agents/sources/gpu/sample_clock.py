@@ -21,15 +21,9 @@ WALL_FROM_US = 10**15
 
 
 def clock_of(stamp_us: int, age_limit_us: int, now_us: Dict[str, int]) -> str:
-    """Which of the host's clocks a fresh sample was stamped by.
+    """The clock of a fresh sample: one of `now_us` (`mono`, `boot`, `wall`), or `device` if it agrees with none.
 
-    Args:
-        stamp_us: Stamp of a sample that appeared since our last look.
-        age_limit_us: How old it can be at most.
-        now_us: The clocks' readings now: `mono`, `boot`, `wall`.
-
-    Returns:
-        The clock, or `device` if it agrees with none: a clock of the device's own.
+    `age_limit_us` is the greatest possible age of the sample.
     """
     for name in ("wall",) if stamp_us >= WALL_FROM_US else ("mono", "boot"):
         if -STEP_NS // 1000 <= now_us[name] - stamp_us <= age_limit_us:

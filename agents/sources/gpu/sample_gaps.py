@@ -18,15 +18,12 @@ LONGEST_NS = 10_000_000_000  # no look of the gauge speaks for more than this
 
 
 def gap_value(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
-    """Lower bound of the utilisation in a time without samples, by the gauge's answer.
+    """Lower bound of the utilisation (%) in a time without samples, by the gauge's answer; None if that may be older.
 
     Args:
-        answer: Of the gauge, in percent.
-        heard: What samples said around that time, which the gauge's window may reach into.
-        age_ns: How long ago the last of them was.
-
-    Returns:
-        None where the answer may be of the time of those samples alone.
+        answer: of the gauge, in percent.
+        heard: the samples around that time, into which the gauge's window may reach.
+        age_ns: age of the last of them.
     """
     share = min(1.0, max(0.0, 2 - age_ns / GAUGE_NS))  # of the window, at most so much is of samples
     if share and sum(value <= REST for value in heard) > SPOKEN:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
@@ -24,6 +24,8 @@ SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
 
 MAX_TIMEOUT_S = 30 * 24 * 3600.0
+
+T = TypeVar("T")
 
 
 def _at_least(least: int, **values: float) -> None:
@@ -110,8 +112,19 @@ class Measurement:
             raise BadInput(f"duration_s: expected more than 0, got {self.duration_s:g}")
 
 
+class _Json:
+    def to_json(self) -> Any:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls: Type[T], value: Any) -> T:
+        """The reverse of `to_json`; raises BadInput with the place of the fault."""
+        return from_plain(cls, value)
+
+
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(_Json):
     """One workload on one setting, under one network condition, at one repetition."""
 
     setting: Setting
@@ -136,15 +149,6 @@ class RunSpec:
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.setting}-{self.workload.label}")[:80].strip("-.")
         return f"{readable}-{content_hash(self, IDENTITY_VERSION)}"
 
-    def to_json(self) -> Any:
-        """Plain values for `json.dumps`."""
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, value: Any) -> RunSpec:
-        """The reverse of `to_json`; raises BadInput with the place of the fault."""
-        return from_plain(cls, value)
-
 
 @dataclass(frozen=True)
 class TaskSpec:
@@ -158,7 +162,7 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
-class JobSpec:
+class JobSpec(_Json):
     """A run with addresses: the input of every task of the job."""
 
     run: RunSpec
@@ -184,12 +188,3 @@ class JobSpec:
 
     def addresses(self, role: str) -> Tuple[str, ...]:
         return tuple(task.address for task in self.tasks if task.task.startswith(role + ":"))
-
-    def to_json(self) -> Any:
-        """Plain values for `json.dumps`."""
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, value: Any) -> JobSpec:
-        """The reverse of `to_json`; raises BadInput with the place of the fault."""
-        return from_plain(cls, value)

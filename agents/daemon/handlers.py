@@ -257,29 +257,9 @@ class Handlers:
 
 
 _Handler = Callable[[Handlers, int, Any], Optional[Message]]
-_ALL: Tuple[Tuple[Type[requests.Request[Any]], _Handler], ...] = (
-    (requests.Beat, Handlers._beat),
-    (requests.Ports, Handlers._ports),
-    (requests.Write, Handlers._write),
-    (requests.Start, Handlers._start),
-    (requests.Tell, Handlers._tell),
-    (requests.Stop, Handlers._stop),
-    (requests.Follow, Handlers._follow),
-    (requests.Unfollow, Handlers._unfollow),
-    (requests.Tail, Handlers._tail),
-    (requests.Steps, Handlers._steps),
-    (requests.Sums, Handlers._sums),
-    (requests.Remove, Handlers._remove),
-    (requests.Look, Handlers._look),
-    (requests.Run, Handlers._run),
-    (requests.UndoLater, Handlers._undo_later),
-    (requests.UndoNow, Handlers._undo_now),
-    (requests.Listen, Handlers._listen),
-    (requests.Send, Handlers._send),
-    (requests.Heard, Handlers._heard),
-    (requests.Quit, Handlers._quit),
-)
-_HANDLERS = {kind.do: (kind, handler) for kind, handler in _ALL}
+_HANDLERS: Dict[str, Tuple[Type[requests.Request[Any]], _Handler]] = {
+    kind.do: (kind, getattr(Handlers, f"_{kind.do}")) for kind in requests.Request.__subclasses__()
+}
 
 
 def _parsed(line: Line) -> Dict[str, Any]:

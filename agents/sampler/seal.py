@@ -21,7 +21,6 @@ from driple.contracts.run_dir import replacing
 
 log = logging.getLogger(__name__)
 
-GROUP_ROWS = 8192
 TRACE = "trace"
 SUFFIX = ".samples"
 
@@ -189,12 +188,9 @@ def _write_table(source: SamplesFile, table: str, path: Path, metadata: Dict[str
     numbers = [number for number, stream in enumerate(source.streams) if stream.table == table]
     fields = list(dict.fromkeys(field for number in numbers for field in source.streams[number].fields))
     numbers = [number for number in numbers if source.rows[number]] or numbers[:1]
-    count = 0
     with replacing(path, "wb") as stream:
         writer = ParquetWriter(stream, fields)  # type: ignore[arg-type]
-        for rows in _groups(_merged(source, numbers, fields)):
-            writer.write_group(list(zip(*rows)))
-            count += len(rows)
+        count = writer.write_rows(_merged(source, numbers, fields))
         writer.close(metadata)
     return count
 
@@ -218,14 +214,3 @@ def _rows(source: SamplesFile, number: int, fields: Sequence[Field]) -> Iterator
             for place, cell in zip(places, cells):
                 row[place] = cell
             yield row
-
-
-def _groups(rows: Iterable[Row]) -> Iterator[List[Row]]:
-    group: List[Row] = []
-    for row in rows:
-        group.append(row)
-        if len(group) == GROUP_ROWS:
-            yield group
-            group = []
-    if group:
-        yield group

@@ -44,6 +44,7 @@ class Source(Protocol):
         back then. Each becomes a row of the trace with the other sources' columns null. Times never go back from one
         sample to the next.
         """
+        return ()
 
     def quality(self) -> Dict[str, Any]:
         """Quality data that only the source has, as plain JSON values: method, resets, missing readings.

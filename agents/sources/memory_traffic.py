@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, MutableSequence, Optional, Sequence, Tuple
 
-from driple.agents.sources.base import Late, Value, affordable_period, period_in_ticks
+from driple.agents.sources.base import Source, Value, affordable_period, period_in_ticks
 from driple.agents.sources.process_tree import ProcessTree
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class TaskCounter:
         return open_counter(thread, event, exclude_kernel=True)
 
 
-class MemoryTrafficSource:
+class MemoryTrafficSource(Source):
     """Bytes that the task's cache misses fetched from memory."""
 
     name = "task_traffic"
@@ -133,9 +133,6 @@ class MemoryTrafficSource:
             return
         if count:  # some virtual machines have a counter that never counts
             row[at] = count * self._line
-
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
 
     def quality(self) -> Dict[str, Any]:
         if self._counter is None:

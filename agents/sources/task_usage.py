@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, MutableSequence, Optional, Sequence
 
-from driple.agents.sources.base import Late, Value, period_in_ticks
+from driple.agents.sources.base import Late, Source, Value, period_in_ticks
 from driple.agents.sources.process_tree import ProcessTree
 
 _LOOK_HZ = 10.0
@@ -66,7 +66,7 @@ class TaskSource:
         self._tree.close()
 
 
-class TaskMemorySource:
+class TaskMemorySource(Source):
     """Resident memory, the search for new children and the watch for the end: ten times a second, as they cost more."""
 
     name = "task_memory"
@@ -90,9 +90,6 @@ class TaskMemorySource:
             self._left_out = 0
             tree.look()
             row[at] = tree.rss_bytes()
-
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
 
     def ended(self) -> Optional[str]:
         return "watched process ended" if self._ended else None

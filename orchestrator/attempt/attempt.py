@@ -76,16 +76,16 @@ class Attempt:
 
     def _go(self) -> FinishedAttempt:
         network, done_by = self._request.links.apply(self._request.spec, self.clients)
-        prepared = prepare(self._request, self.folders)
-        self.states = self._listener.states = prepared.states
+        job, self.states = prepare(self._request, self.folders)
+        self._listener.states = self.states
         self._warm_up()
         before = {name: client.probe_clock() for name, client in self.clients.items()}
-        self._start(prepared.job)
+        self._start(job)
         self._watch()
         self._finish()
         clocks = {name: ClockFit(before[name], client.probe_clock()) for name, client in self.clients.items()}
         tasks = list(self.states.values())
-        return FinishedAttempt(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
+        return FinishedAttempt(job, tasks, clocks, network, done_by, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
         """Starts a fork server on every host that needs one, and waits until it is ready."""

@@ -32,13 +32,9 @@ class AttemptError(RunFailed):
         self.origin = origin
 
     def lines(self) -> Sequence[str]:
-        if self.origin is None:
-            return [self.reason]
-        lines = [self.reason]
-        if self.origin.command:
-            lines.append(f"  command on {self.origin.host}: {self.origin.command}")
-        lines += [f"  | {line}" for line in self.origin.words[-SHOWN_LINES:]]
-        return lines
+        origin = self.origin or FailureOrigin("")
+        command = [f"  command on {origin.host}: {origin.command}"] if origin.command else []
+        return [self.reason, *command, *(f"  | {line}" for line in origin.words[-SHOWN_LINES:])]
 
 
 class PermanentError(RunFailed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
-from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace, shown_command
+from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
@@ -52,15 +53,7 @@ class Request:
         return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A job that is ready to start."""
-
-    job: JobSpec
-    states: dict[str, TaskState]
-
-
-def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
+def prepare(request: Request, folders: Mapping[str, str]) -> tuple[JobSpec, dict[str, TaskState]]:
     """Checks the hosts and writes the job file into `folders`, by host. Raises HostError if a host lacks something."""
     by_host: dict[str, list[PlacedTask]] = {}
     for item in request.placed:
@@ -84,9 +77,7 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
         step_timeout_s=request.timeouts.step_s,
     )
     _write(request, job, folders)
-    return Prepared(
-        job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
-    )
+    return job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
 
 
 def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
@@ -159,5 +150,5 @@ def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks
     place = TaskPlace(item.task, folders[item.host])
     way = CONTAINER if host.image else PYTHON if request.cold else WARM
     source = request.links.traffic_source(request.spec.setting, client, tasks_on_host, way)
-    command = shown_command(place.command(host.python, lifeline=way == PYTHON))
+    command = shlex.join(place.command(host.python, lifeline=way == PYTHON))
     return TaskState(item.task, place, client, way, command, item.gpu, source)

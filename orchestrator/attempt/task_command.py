@@ -6,8 +6,6 @@ The agent reports events of all of them, except that a fork server reports for i
 
 from __future__ import annotations
 
-import shlex
-
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
 from driple.contracts.protocol import events, forkserver_messages, requests
@@ -128,8 +126,3 @@ def container_command(
     if spec.data_dir is not None:
         argv += ["--volume", f"{spec.data_dir}:{spec.data_dir}:ro"]
     return [*argv, spec.image, "python3", agent, "--spec", place.sampler_spec]
-
-
-def shown_command(argv: list[str]) -> str:
-    """The command line, for messages."""
-    return shlex.join(argv)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterable
 
@@ -13,7 +14,7 @@ from driple.contracts.protocol.sampler_spec import SamplerSpec
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.data_network import FLOWS
 from driple.orchestrator.attempt.prepare import Request
-from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, shown_command, start_python
+from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, start_python
 from driple.orchestrator.attempt.task_state import TaskState
 
 BACKSTOP_S = 15.0  # margin of the controller over the time limits of a task, whose own message is more specific
@@ -72,7 +73,7 @@ class Starter:
             user=f"{state.client.facts.uid}:{state.client.facts.gid}",
         )
         state.client.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
-        state.command = shown_command(argv)
+        state.command = shlex.join(argv)
         start = requests.Start(
             name=state.place.process,
             argv=tuple(argv),

@@ -127,9 +127,7 @@ class AgentClient:
         except BadInput as error:
             raise RunFailed(f"{self.name}: cannot read an answer of the agent: {error}") from None
         except FutureTimeout:
-            self.lose(f"did not answer {request.do!r} within {timeout_s:g} s")
-            assert self.lost is not None
-            raise self.lost from None
+            raise self.lose(f"did not answer {request.do!r} within {timeout_s:g} s") from None
 
     def beat(self) -> None:
         """Sends a heartbeat, and notices when the agent is silent."""
@@ -151,12 +149,9 @@ class AgentClient:
                 try:
                     received, line = self._clock_answers.get(timeout=ANSWER_S)
                 except queue.Empty:
-                    self.lose(f"did not answer a clock probe within {ANSWER_S:g} s")
-                    assert self.lost is not None
-                    raise self.lost from None
+                    raise self.lose(f"did not answer a clock probe within {ANSWER_S:g} s") from None
                 if not line:
-                    assert self.lost is not None
-                    raise self.lost
+                    raise self.lose("is lost")
                 host_ns = clock_mono_ns(line)
                 bound = (received - sent + 1) // 2
                 if best is None or bound < best.bound_ns:
@@ -164,9 +159,10 @@ class AgentClient:
         assert best is not None
         return best
 
-    def lose(self, reason: str) -> None:
-        """Gives the host up and tells every caller. What may still run there ends by itself; see above."""
-        self._lose(HostLost(f"{self.name}: {reason}; it may still run what was started, and is tidied when it is back"))
+    def lose(self, reason: str) -> HostError:
+        """Gives the host up and tells every caller; returns the first error. What still runs ends; see above."""
+        after = "it may still run what was started, and is tidied when it is back"
+        return self._lose(HostLost(f"{self.name}: {reason}; {after}"))
 
     def close(self, patience_s: float = 10.0) -> None:
         """Ends the agent, with all that it started, and the connection. Safe to call twice."""
@@ -271,10 +267,10 @@ class AgentClient:
         if isinstance(event, events.Said | events.Progress | events.Ended | events.Trouble):
             self._tell(Event(self.name, event))
 
-    def _lose(self, error: HostError) -> None:
+    def _lose(self, error: HostError) -> HostError:
         with self._lock:
             if self.lost is not None:
-                return
+                return self.lost
             self.lost = error
             waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -284,6 +280,7 @@ class AgentClient:
         if self._channel is not None:
             self._channel.close()
         self.host.close()
+        return error
 
 
 Clients = Mapping[str, AgentClient]  # by host

@@ -57,22 +57,16 @@ class HostPool:
 
     def free(self) -> tuple[HostSpec, ...]:
         now = time.monotonic()
-        with self._lock:
-            return tuple(
-                state.spec
-                for state in self._states.values()
-                if not state.lent and state.refused is None and state.aside_until <= now
-            )
+        return self._specs_where(lambda state: not state.lent and state.aside_until <= now)
 
     def usable_later(self, patience_s: float) -> tuple[HostSpec, ...]:
         """Those that can be lent now or later: not refused, and not lost for more than `patience_s`."""
         now = time.monotonic()
+        return self._specs_where(lambda state: state.lost_since is None or now - state.lost_since < patience_s)
+
+    def _specs_where(self, usable: Callable[[_State], bool]) -> tuple[HostSpec, ...]:
         with self._lock:
-            return tuple(
-                state.spec
-                for state in self._states.values()
-                if state.refused is None and (state.lost_since is None or now - state.lost_since < patience_s)
-            )
+            return tuple(state.spec for state in self._states.values() if state.refused is None and usable(state))
 
     def problems(self) -> list[str]:
         with self._lock:

@@ -117,15 +117,15 @@ class Lab:
         return self._files.ssh_config
 
     def host_key(self, name: str) -> str:
-        return str(self._host(name)["host_key"])
+        return str(self._hosts[self._known(name)]["host_key"])
 
     def data_address(self, name: str) -> str:
-        return str(self._host(name)["data_address"])
+        return str(self._hosts[self._known(name)]["data_address"])
 
     def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
         """A TCP connection to the host's sshd over the management link. Raises HostLost if it does not answer."""
-        self._host(name)
-        _, descriptors = self._ask({"do": "connect", "host": name, "timeout_s": timeout_s}, timeout_s + 5)
+        question = {"do": "connect", "host": self._known(name), "timeout_s": timeout_s}
+        _, descriptors = self._ask(question, timeout_s + 5)
         return socket.socket(fileno=descriptors[0])
 
     def shape(self, condition: NetworkCondition, link_mbit: float | None) -> dict[str, str]:
@@ -138,20 +138,17 @@ class Lab:
         return dict(how)
 
     def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:
-        self._host(name)
         if which not in LINKS:
             raise UnknownName("link", which, LINKS)
-        self._ask({"do": "set_link", "host": name, "link": which, "up": up})
+        self._ask({"do": "set_link", "host": self._known(name), "link": which, "up": up})
 
     def kill_host(self, name: str, *, silent: bool = True) -> None:
         """Ends a host and all its processes. If `silent`, as a power cut does: its connections are not closed."""
-        self._host(name)
-        self._ask({"do": "kill_host", "host": name, "silent": silent})
+        self._ask({"do": "kill_host", "host": self._known(name), "silent": silent})
 
     def revive_host(self, name: str) -> None:
         """Boots a host that is down, with the same addresses and keys and an empty home."""
-        self._host(name)
-        self._ask({"do": "revive_host", "host": name})
+        self._ask({"do": "revive_host", "host": self._known(name)})
 
     def describe(self) -> dict[str, Any]:
         answer, _ = self._ask({"do": "describe"})
@@ -198,10 +195,10 @@ class Lab:
             process.kill()  # the kernel ends the supervisor with unshare, and all hosts with the supervisor
             process.wait()
 
-    def _host(self, name: str) -> Mapping[str, Any]:
+    def _known(self, name: str) -> str:
         if name not in self._hosts:
             raise UnknownName("lab host", name, self.names)
-        return self._hosts[name]
+        return name
 
     def _call(self, timeout_s: float) -> socket.socket:
         try:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from driple.orchestrator.lab import host_process, mounts, ssh_config, sshd
+from driple.orchestrator.lab import host_process, mounts, sshd
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.control_server import Server
 from driple.orchestrator.lab.lab_folder import name_of
@@ -36,8 +36,8 @@ class Supervisor:
         self._shaper = Shaper(self._network)
         self._keys = sshd.make_keys(plan, files)
         sshd.configure(plan, files)
-        files.known_hosts.write_text(ssh_config.known_hosts(self._keys))
-        files.ssh_config.write_text(ssh_config.text(plan, files, name_of(files.folder)))
+        files.known_hosts.write_text(sshd.known_hosts(self._keys))
+        files.ssh_config.write_text(sshd.client_config(plan, files, name_of(files.folder)))
 
     def up(self) -> None:
         self._boot(self._plan.names)

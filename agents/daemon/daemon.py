@@ -84,8 +84,6 @@ class Daemon:
             self._end()
         return ENDED if self._exit is None else self._exit
 
-    # ---- start and end ----
-
     def _begin(self) -> None:
         """Waits for the host, ends what an earlier agent left on it, and reports `ready`."""
         work = WorkDir(self._settings.work)
@@ -168,8 +166,6 @@ class Daemon:
     def _quit(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._exit = ENDED
-
-    # ---- the controller ----
 
     def _watch_controller(self) -> None:
         """Wakes only when the silence may have become too long, so that a line need not move a timer."""

@@ -80,8 +80,6 @@ class Handlers:
             traceback.print_exc()
             self._refuse(number, f"{type(error).__name__}: {error}")
 
-    # ---- events ----
-
     def said(self, name: str, line: str, cut: bool) -> bool:
         if self._out.waiting > CROWDED_BYTES:
             return False
@@ -99,8 +97,6 @@ class Handlers:
 
     def trouble(self, name: str, what: str) -> None:
         self._send_event(events.Trouble(name=name, what=what))
-
-    # ---- requests ----
 
     def _beat(self, _: int, __: requests.Beat) -> requests.BeatAnswer:
         return requests.BeatAnswer(mono_ns=time.monotonic_ns())
@@ -231,8 +227,6 @@ class Handlers:
     def _quit(self, _: int, asked: requests.Quit) -> requests.Done:
         self._end(asked.grace_s)
         return requests.Done()
-
-    # ---- answers ----
 
     def _fork(self, number: int, work: Work, limit_s: float) -> None:
         self._calls.run(work, limit_s, partial(self._settle, number))

@@ -134,8 +134,6 @@ class Processes:
     def empty(self) -> bool:
         return not self._living and not self._leaving
 
-    # ---- internal ----
-
     def _all(self) -> List[Child]:
         return [*self._living.values(), *self._leaving]
 

@@ -22,26 +22,14 @@ _RECENT = 100
 
 
 class Ticker:
-    """Ticks at a fixed rate. A deadline that passed while nobody waited is missed and counted, never made up for.
+    """Ticks at a fixed rate. A deadline that passed while nobody waited is missed and counted, never made up for."""
 
-    Attributes:
-        number: of the deadline that was last kept, counted from 0; missed ones have numbers too.
-        late: ticks that were kept more than half a period after their deadline.
-        missed: deadlines for which no tick happened.
-        kept: ticks that happened.
-    """
-
-    def __init__(
-        self,
-        hz: float,
-        wait: Callable[[float], bool],
-        now: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, hz: float, wait: Callable[[float], bool], now: Callable[[], int] = time.monotonic_ns) -> None:
         """`wait` sleeps for at most that many seconds, and returns whether to stop; it may return early."""
         self.period_ns = round(SECOND_NS / hz)
-        self.number = -1
-        self.late = 0
-        self.missed = 0
+        self.number = -1  # of the deadline that was last kept, from 0; missed ones have numbers too
+        self.late = 0  # ticks more than half a period after their deadline
+        self.missed = 0  # deadlines without a tick
         self._lateness = Histogram()
         self._recent: List[int] = []
         self._wait = wait

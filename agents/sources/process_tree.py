@@ -94,20 +94,13 @@ class _Member:
 
 
 class ProcessTree:
-    """A process and its descendants, as long as any of them is seen.
-
-    Attributes:
-        root: the pid of the task, to be set before `open`.
-        lost_track: new pids that were too many to look at one by one.
-        unseen_ns: CPU time since `open` that is known from parents alone; it came in steps, look by look.
-        lower_bound: whether there may be CPU time that nobody can know of.
-    """
+    """A process and its descendants, as long as any of them is seen."""
 
     def __init__(self, root: int = 0) -> None:
-        self.root = root
-        self.lost_track = 0
-        self.unseen_ns = 0
-        self.lower_bound = False
+        self.root = root  # the pid of the task, to be set before `open`
+        self.lost_track = 0  # new pids that were too many to look at one by one
+        self.unseen_ns = 0  # CPU time since `open` that is known from parents alone; it comes in steps, look by look
+        self.lower_bound = False  # whether there may be CPU time that nobody can know of
         self._members: Dict[int, _Member] = {}
         # Clocks and their last values, in the order of the members: two lists are the cheapest to go through.
         self._clocks: List[int] = []

@@ -41,10 +41,7 @@ HOST_KEYS: dict[str, str] = {
     "data_dir": "folder on the host with dataset files; synthetic input if left out",
     "networks": "network of a setting to {address, nic} on that network: {1g: {address: 192.0.2.11, nic: eno1}}",
 }
-NETWORK_KEYS: dict[str, str] = {
-    "address": "the host's address on that network",
-    "nic": "the interface that carries it",
-}
+NETWORK_KEYS: dict[str, str] = {"address": "the host's address on that network", "nic": "the interface that carries it"}
 MAX_GPU = 255
 _WAYS = {"python", "image"}
 

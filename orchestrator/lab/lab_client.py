@@ -61,22 +61,10 @@ class Lab:
         rate_mbit: float | None = 1000.0,
         disk_mb: int = 1024,
         clock_offsets_s: Mapping[str, float] | None = None,
-        detached: bool = False,
-        name: str | None = None,
+        detached: bool = False,  # runs until `close` is called
+        name: str | None = None,  # of its folder; `attach` finds a detached lab by it
     ) -> Lab:
-        """Creates a lab.
-
-        Args:
-            hosts: how many; they are named lab1, lab2, ...
-            rate_mbit: of each data link, both ways; None for no limit.
-            disk_mb: size of each host's home, which is in memory.
-            clock_offsets_s: by how much a host's monotonic clock is ahead of the machine's.
-            detached: runs until `close` is called.
-            name: of its folder; `attach` finds a detached lab by it.
-
-        Raises:
-            LabUnavailableError: this machine cannot have a lab; with the reason.
-        """
+        """Creates a lab (arguments as of LabPlan). Raises LabUnavailableError, with the reason."""
         plan = LabPlan(
             hosts=hosts,
             rate_mbit=rate_mbit,

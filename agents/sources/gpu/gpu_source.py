@@ -179,8 +179,6 @@ class GpuSource:
             self._device.close()
             self._device = None
 
-    # ---- internal ----
-
     def _set_period(self) -> None:
         buffers = [buffer for buffer in self._buffers if buffer is not None]
         if len(buffers) < UTILISATION and self._gauge is not None:

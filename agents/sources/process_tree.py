@@ -380,8 +380,9 @@ def _no_process(pid: int) -> str:
     owner = _process_of_thread(pid)
     if owner is not None:
         return f"--pid {pid}: a thread of process {owner}; expected a process"
-    running, newest = _running()
-    return f"--pid {pid}: no such process; expected one of the {running} that run here (the newest is {newest})"
+    pids = _all_pids()
+    newest = max(pids, default=0)
+    return f"--pid {pid}: no such process; expected one of the {len(pids)} that run here (the newest is {newest})"
 
 
 def _process_of_thread(pid: int) -> Optional[int]:
@@ -394,8 +395,3 @@ def _process_of_thread(pid: int) -> Optional[int]:
 
 def _all_pids() -> List[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-def _running() -> Tuple[int, int]:
-    pids = _all_pids()
-    return len(pids), max(pids, default=0)

@@ -103,8 +103,8 @@ class AgentClient:
         """Head of a command line that runs the agent's file on the host."""
         return [self._python, *PYTHON_FLAGS, self.agent_path]
 
-    def attach(self, tell: Callable[[Event], None] | None) -> None:
-        self._tell = tell or (lambda event: None)
+    def attach(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
 
     def ask(self, request: requests.Request[A], *, timeout_s: float = ANSWER_S) -> A:
         """Sends a request and waits. Raises HostLost if no answer comes, or RunFailed with the agent's message."""

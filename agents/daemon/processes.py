@@ -25,8 +25,7 @@ from driple.contracts.protocol.requests import Start, StopAnswer
 # After SIGKILL. Only a process stuck in the kernel takes longer, on a dead disk or driver.
 PATIENCE_S = 10.0
 LIMIT_GRACE_S = 5.0
-# Limit of input that a process has not read yet.
-UNREAD_LIMIT = 4_000_000
+UNREAD_LIMIT = 4_000_000  # limit of input that a process has not read yet
 
 _PAUSE_S = 0.02
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -23,8 +23,7 @@ from driple.contracts.formats.trace import TRACE_COLUMNS, Column
 # Quality so far goes into the file this often, for the case that nobody is left to write it at the end.
 _NOTE_NS = 30 * SECOND_NS
 _LOOK_NS = SECOND_NS // 10
-# All slow reads together take about 1 ms.
-_CLOSE_NS = 5_000_000
+_CLOSE_NS = 5_000_000  # all slow reads together take about 1 ms
 
 _COLUMNS: Dict[str, Column] = {column.name: column for column in TRACE_COLUMNS}
 _TIME_FIELDS = (Field.of(_COLUMNS["t_mono_ns"]), Field.of(_COLUMNS["t_real_ns"]))

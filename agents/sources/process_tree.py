@@ -37,8 +37,7 @@ from driple.contracts.errors import BadInput
 
 # Opening the file of one new process costs 10 us and more. Where many start at once, the rest waits for the next look.
 _OPENED_AT_ONCE = 16
-# More new pids than this in a tenth of a second: going through all processes is cheaper.
-_STORM = 4096
+_STORM = 4096  # more new pids than this in a tenth of a second: going through all processes is cheaper
 # Files of so many processes are kept open; those of the others are opened each time.
 _KEPT_FILES = 64
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -59,8 +59,7 @@ _AGAIN_NS = 1_000_000_000
 # A connection belongs to nobody until it is accepted, and a busy task may be slow to do that.
 _YOUNG_NS = 3_000_000_000
 _WALK_NS = 1_000_000_000
-# Asking for one flow costs some microseconds: beyond so many a walk is cheaper.
-_FEW = 32
+_FEW = 32  # asking for one flow costs some microseconds: beyond so many a walk is cheaper
 
 
 class _Flow(NamedTuple):

@@ -57,15 +57,16 @@ def file_name(task: str) -> str:
 
 
 @contextmanager
-def replacing(path: Union[str, Path], mode: str = "w") -> Iterator[IO[Any]]:
+def replacing(path: Union[str, Path], mode: str = "w", *, follow: bool = True) -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
     On an error the old file stays. The error of a full disk names the file. A symbolic link stays, and its target is
     replaced. A device, a pipe and /dev/stdout are written to directly. Raises IsADirectoryError for a folder.
+    Without `follow`, a link, a device or a pipe is itself replaced: nothing outside its folder can change.
     """
     encoding = None if "b" in mode else "utf-8"
-    name, descriptor = _behind_links(os.path.abspath(path))
-    if descriptor is not None or (os.path.exists(name) and not os.path.isfile(name)):
+    name, descriptor = _behind_links(os.path.abspath(path)) if follow else (os.path.abspath(path), None)
+    if follow and (descriptor is not None or (os.path.exists(name) and not os.path.isfile(name))):
         if descriptor is None and os.path.isdir(name):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         for stream in (sys.stdout, sys.stderr):

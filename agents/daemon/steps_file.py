@@ -34,7 +34,7 @@ def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> StepsAnswer
             yield row
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as stream, replacing(target, "wb") as out:
+    with source.open("rb") as stream, replacing(target, "wb", follow=False) as out:
         writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
         rows = writer.write_rows(noted(_rows(source, stream)))
         writer.close({METADATA_KEY: json.dumps({"schema_version": SCHEMA_VERSION})})

@@ -76,7 +76,7 @@ class WorkDir:
     def write(self, path: str, text: str) -> None:
         target = self.inside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target, "wb") as stream:
+        with replacing(target, "wb", follow=False) as stream:
             stream.write(text.encode("utf-8"))
 
     def remove(self, path: str) -> None:

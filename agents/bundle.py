@@ -43,19 +43,13 @@ if sys.argv[1:2] == ["daemon"]:
 from driple.agents.cli import main
 sys.exit(main())
 """
-_UNCHECKED = 1
-"""Flag of a compiled file that is hash-based and never checked against its source."""
-_NO_REFERENCES = 2
-"""The last marshal format whose output does not depend on other objects in memory."""
+_UNCHECKED = 1  # flag of a compiled file that is hash-based and never checked against its source
+_NO_REFERENCES = 2  # the last marshal format whose output does not depend on other objects in memory
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(path: Path) -> None:
-    """Writes the archive.
-
-    Raises:
-        BadInput: nvidia-ml-py is not installed here, or the file cannot be written.
-    """
+    """Writes the archive. Raises BadInput if nvidia-ml-py is not installed here, or the file cannot be written."""
     content = archive()
     try:
         with replacing(path, "wb") as stream:
@@ -66,11 +60,7 @@ def build(path: Path) -> None:
 
 
 def archive() -> bytes:
-    """The file's content.
-
-    Raises:
-        BadInput: nvidia-ml-py is not installed here.
-    """
+    """The file's content. Raises BadInput if nvidia-ml-py is not installed here."""
     stream = io.BytesIO(b"#!/usr/bin/env python3\n")
     stream.seek(0, io.SEEK_END)
     contents = _contents()

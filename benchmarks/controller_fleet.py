@@ -1,7 +1,7 @@
 """The same steps on many lab hosts: by our host pool, and by one `ssh` or `scp` process for each action.
 
 Steps: connect, bring the agent and a spec, start a process, stop it, fetch a file. Ours starts the process through the
-steward, which it has to start first. ssh and scp connect to the hosts directly, from within the lab's own network: the
+agent, which it has to start first. ssh and scp connect to the hosts directly, from within the lab's own network: the
 lab's ssh-config would start a Python for every connection, which real hosts do not ask for.
 """
 
@@ -104,16 +104,16 @@ class Hosts:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             try:
                 with laps.lap("connect, agent, daemon"):
-                    stations = fleet.stations(names)
+                    clients = fleet.clients(names)
                 with laps.lap("spec"):
-                    ask(stations, requests.Write(path="runs/spec.json", text=SPEC))
+                    ask(clients, requests.Write(path="runs/spec.json", text=SPEC))
                 with laps.lap("start"):
                     process = requests.Start(name=NAME, argv=tuple(PROCESS), stderr="runs/log", limit_s=LIMIT_S)
-                    ask(stations, process)
+                    ask(clients, process)
                 with laps.lap("stop"):
-                    ask(stations, requests.Stop(names=(NAME,), grace_s=5.0))
+                    ask(clients, requests.Stop(names=(NAME,), grace_s=5.0))
                 with laps.lap("fetch"):
-                    for_each(names, MANY, lambda name: stations[name].host.get("~/fetched.bin", Path(folder) / name))
+                    for_each(names, MANY, lambda name: clients[name].host.get("~/fetched.bin", Path(folder) / name))
             finally:
                 there = _on_hosts(self.agent.file_name)
                 with laps.lap("close"):
@@ -197,8 +197,8 @@ def _on_hosts(agent: str) -> dict[int, tuple[str, float]]:
     return found
 
 
-def ask(stations: Mapping[str, AgentClient], request: requests.Request[Any]) -> None:
-    ask_each(stations, dict.fromkeys(stations, request))
+def ask(clients: Mapping[str, AgentClient], request: requests.Request[Any]) -> None:
+    ask_each(clients, dict.fromkeys(clients, request))
 
 
 def for_each(names: Sequence[str], at_once: int, action: Callable[[str], object]) -> None:

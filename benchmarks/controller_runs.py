@@ -44,7 +44,7 @@ repetitions: {{runs}}
 """
 STARTED, END = "started", "servers and samplers end, after the last worker's last message"
 DOORS: tuple[tuple[Any, str, str], ...] = (
-    (HostPool, "stations", "connect, bring the agent, start agents"),
+    (HostPool, "clients", "connect, bring the agent, start agents"),
     (Links, "apply", "network condition and its probe"),
     (lifecycle, "prepare", "check hosts, ports, job files"),
     (Attempt, "_warm_up", "load TensorFlow"),

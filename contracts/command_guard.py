@@ -77,11 +77,9 @@ def require(*modules: str) -> None:
 
 
 def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optional[BadInput]:
-    """The error to report for a module that an extra installs; None for any other module.
+    """The error for a module that an extra installs; None for any other module.
 
-    Args:
-        error: of the import.
-        command_module: of the command's `main`. One extra installs all that driple-predict or driple-train needs.
+    One extra installs all that driple-predict or driple-train needs: `command_module` tells these commands apart.
     """
     module = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(module)

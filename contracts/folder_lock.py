@@ -13,15 +13,7 @@ from driple.contracts.errors import BadInput
 
 @contextmanager
 def only_one(folder: Path, program: str) -> Iterator[None]:
-    """Creates the folder if needed, and locks it.
-
-    Args:
-        folder: the folder.
-        program: name of this program, for the message of a second process.
-
-    Raises:
-        BadInput: another process has the lock, or the folder cannot be written.
-    """
+    """Creates and locks the folder; `program` is for the message. Raises BadInput if it is locked or not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # O_NONBLOCK, because opening a pipe of that name would block.

@@ -9,11 +9,7 @@ from driple.contracts.errors import BadInput, shown
 
 
 def expect(kind: Any, value: Any, place: str) -> Any:
-    """The value, if it has that type; an integer is accepted as a float.
-
-    Raises:
-        BadInput: it has another type, or is not finite.
-    """
+    """The value, if it has that type and is finite, else BadInput; an integer is accepted as a float."""
     if kind is float and type(value) in (int, float):
         try:
             number = float(value)

@@ -54,21 +54,13 @@ def content_hash(value: Any, version: int, digits: int = 12) -> str:
 
 
 def from_plain(kind: Type[T], value: Any, place: str = "") -> T:
-    """The reverse of `to_plain`.
-
-    Raises:
-        BadInput: with the place in the document, the expected and the actual value.
-    """
+    """The reverse of `to_plain`. Raises BadInput with the place in the document, the expected and the actual value."""
     result: T = _decode(kind, value, place)
     return result
 
 
 def read_json_file(path: Path, decode: Callable[[Any], T]) -> T:
-    """Reads a JSON file and converts it with `decode`.
-
-    Raises:
-        BadInput: the file cannot be read, is not JSON, or `decode` refuses it. The message begins with the path.
-    """
+    """Reads a JSON file and converts it with `decode`. Raises BadInput, with the path first."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
@@ -90,8 +82,7 @@ def _defaults(kind: type) -> Tuple[Tuple[str, Any], ...]:
     )
 
 
-_UNION = getattr(types, "UnionType", Union)
-"""The type of `X | None` from Python 3.10 on."""
+_UNION = getattr(types, "UnionType", Union)  # the type of `X | None` from Python 3.10 on
 
 
 def _decode(kind: Any, value: Any, place: str) -> Any:

@@ -18,20 +18,16 @@ RUNNING = "running"
 SEALED = "sealed"
 FAILED = "failed"
 STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
-LOCAL = "local"
-"""Kind of a host that is the controller's own machine, without a network of its own."""
+LOCAL = "local"  # kind of a host that is the controller's own machine, without a network of its own
 
 
 @dataclass(frozen=True)
 class ClockProbe:
     """One comparison of a host's monotonic clock with the controller's: the best of many round trips."""
 
-    host_ns: int
-    """The host's clock when it answered."""
-    offset_ns: int
-    """The host's clock minus the controller's."""
-    bound_ns: int
-    """Maximum error of the offset: half the round trip."""
+    host_ns: int  # the host's clock when it answered
+    offset_ns: int  # the host's clock minus the controller's
+    bound_ns: int  # maximum error of the offset: half the round trip
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,6 @@ class ClockFit:
 
     @property
     def bound_ns(self) -> int:
-        """The worse of the two bounds."""
         return max(self.before.bound_ns, self.after.bound_ns)
 
     def to_controller(self, host_ns: int) -> int:
@@ -57,19 +52,15 @@ class ClockFit:
 class HostRecord:
     """A host of the run, as described by its agent."""
 
-    kind: str
-    """The backend: `ssh`, `lab` or `local`."""
+    kind: str  # the backend: `ssh`, `lab` or `local`
     hostname: str
     kernel: str
     boot_id: str
     cores: int
     memory_bytes: int
-    python: str
-    """Version of the sampler's Python; the tasks' is in `versions`."""
-    wall_clock_ahead_s: float = 0.0
-    """Approximate offset of its wall clock; not used for alignment."""
-    gpus: Tuple[str, ...] = ()
-    """Names by index; empty if no GPU was needed."""
+    python: str  # version of the sampler's Python; the tasks' is in `versions`
+    wall_clock_ahead_s: float = 0.0  # approximate offset of its wall clock; not used for alignment
+    gpus: Tuple[str, ...] = ()  # names by index; empty if no GPU was needed
 
 
 @dataclass(frozen=True)
@@ -78,13 +69,10 @@ class TaskRecord:
 
     task: str
     host: str
-    exit_code: Optional[int] = None
-    """None if its end was not seen."""
+    exit_code: Optional[int] = None  # None if its end was not seen
     last_words: str = ""
-    steps: int = 0
-    """Training steps including warm-up; 0 for a server."""
-    started_by: str = ""
-    """`warm` (forked from a fork server), `python` or `container`."""
+    steps: int = 0  # training steps including warm-up; 0 for a server
+    started_by: str = ""  # `warm` (forked from a fork server), `python` or `container`
     traffic_source: Optional[str] = None
     """Source of its network columns: `nic:eth0`, `container:...`, or `flows` (sum of its TCP flows)."""
     quality: Dict[str, Any] = field(default_factory=dict)
@@ -97,31 +85,22 @@ class Manifest:
 
     run: RunSpec
     run_id: str
-    status: str
-    """`running`, `sealed` or `failed`; only sealed runs are used."""
+    status: str  # `running`, `sealed` or `failed`; only sealed runs are used
     schema_version: int = SCHEMA_VERSION
-    attempt: int = 1
-    """Number of the attempt that this directory holds."""
+    attempt: int = 1  # number of the attempt that this directory holds
     tasks: Tuple[TaskRecord, ...] = ()
-    hosts: Dict[str, HostRecord] = field(default_factory=dict)
-    """By name in the inventory."""
-    clocks: Dict[str, ClockFit] = field(default_factory=dict)
-    """By host."""
-    started_real_s: Optional[float] = None
-    """Start of the attempt on the controller's wall clock, in seconds since 1970."""
+    hosts: Dict[str, HostRecord] = field(default_factory=dict)  # by name in the inventory
+    clocks: Dict[str, ClockFit] = field(default_factory=dict)  # by host
+    started_real_s: Optional[float] = None  # start of the attempt on the controller's wall clock, in seconds since 1970
     ended_real_s: Optional[float] = None
-    versions: Dict[str, str] = field(default_factory=dict)
-    """Of all software of the run."""
-    git_commit: Optional[str] = None
-    """Of driple, in a checkout; with `-dirty` after local changes."""
-    measured_network: Dict[str, float] = field(default_factory=dict)
-    """Measured rate and loss."""
+    versions: Dict[str, str] = field(default_factory=dict)  # of all software of the run
+    git_commit: Optional[str] = None  # of driple, in a checkout; with `-dirty` after local changes
+    measured_network: Dict[str, float] = field(default_factory=dict)  # measured rate and loss
     network_done_by: Dict[str, str] = field(default_factory=dict)
     """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
     checksums: Dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file, by path relative to the run directory."""
-    failure: Optional[str] = None
-    """Why it failed, in one line."""
+    failure: Optional[str] = None  # why it failed, in one line
     network_not_as_asked: Optional[str] = None
     """Why the run had another network than its setting: the lab could not be created. Absent from the file if None."""
 
@@ -132,7 +111,6 @@ class Manifest:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
 
     def write(self, path: Path) -> None:
-        """Writes the file atomically."""
         value = to_plain(self)
         if self.network_not_as_asked is None:
             del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
@@ -142,11 +120,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Reads and checks it.
-
-        Raises:
-            CorruptRun: the file is missing, truncated, inconsistent or of another schema version.
-        """
+        """Reads and checks it. Raises CorruptRun if it is missing, truncated, inconsistent or of another schema."""
         value = _load(path)
         version = value.get("schema_version") if isinstance(value, dict) else None
         if version != SCHEMA_VERSION:
@@ -167,12 +141,9 @@ def network_as_specified(manifest: Manifest) -> bool:
 
 
 def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
-    """Whether `path` is the manifest of a sealed run of that identity; False for anything missing or broken.
+    """Whether `path` is the run.json of a sealed run; False for anything broken.
 
-    Args:
-        path: the run.json.
-        run_id: the identity.
-        any_network: also accept a run whose network was not as specified.
+    `any_network` also accepts a run whose network was not as specified.
     """
     # Reads a few keys only: a resume checks ten thousand of these files. The pipeline uses `Manifest.read`.
     try:

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional, Tuple, Union
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of a disk that is full or broken."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a disk that is full or broken
 
 
 class RunPaths:
@@ -61,16 +60,13 @@ def file_name(task: str) -> str:
 def replacing(path: Union[str, Path], mode: str = "w", *, follow: bool = True) -> Iterator[IO[Any]]:
     """Opens a file beside `path` and moves it into place at the end: a reader sees the old file or the whole new one.
 
-    On an error the old file stays and the new one is removed. The error of a full disk names the file. A symbolic link
-    stays, and its target is replaced; without `follow` the link itself is replaced. A device, a pipe and a name such as
-    /dev/stdout are written to directly.
-
-    Raises:
-        IsADirectoryError: `path` is a folder.
+    On an error the old file stays. The error of a full disk names the file. A symbolic link stays, and its target is
+    replaced. A device, a pipe and /dev/stdout are written to directly. Raises IsADirectoryError for a folder.
+    Without `follow`, a link, a device or a pipe is itself replaced: nothing outside its folder can change.
     """
     encoding = None if "b" in mode else "utf-8"
     name, descriptor = _behind_links(os.path.abspath(path)) if follow else (os.path.abspath(path), None)
-    if descriptor is not None or not (os.path.islink(name) or os.path.isfile(name) or not os.path.exists(name)):
+    if follow and (descriptor is not None or (os.path.exists(name) and not os.path.isfile(name))):
         if descriptor is None and os.path.isdir(name):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         for stream in (sys.stdout, sys.stderr):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
@@ -18,13 +18,14 @@ from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.strategy import UPDATES as UPDATES
 from driple.contracts.zoo import MODELS
 
-IDENTITY_VERSION = 1
-"""Part of the hash of a run. Increase it when a default below changes its meaning."""
+IDENTITY_VERSION = 1  # part of the hash of a run. Increase it when a default below changes its meaning
 
 SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
 
 MAX_TIMEOUT_S = 30 * 24 * 3600.0
+
+T = TypeVar("T")
 
 
 def _at_least(least: int, **values: float) -> None:
@@ -37,27 +38,19 @@ def _at_least(least: int, **values: float) -> None:
 class Workload:
     """The training workload. Every size is explicit, so that equal workloads have equal identities."""
 
-    model: str
-    """A name of the zoo, or `file.py:function` for the user's own."""
+    model: str  # a name of the zoo, or `file.py:function` for the user's own
     dataset: str
-    batch_size: int
-    """Examples per worker and step."""
+    batch_size: int  # examples per worker and step
     optimiser: str = "momentum"
-    update: str = "sync"
-    """`sync` or `async`."""
-    image_size: Optional[int] = None
-    """Side in pixels; None if the input is not images."""
-    sequence_length: Optional[int] = None
-    """Tokens; None if the input is not sequences."""
-    width: float = 1.0
-    """Multiplier of channels or hidden units."""
-    strategy: str = "ps"
-    """`ps` (parameter servers) or `allreduce`."""
+    update: str = "sync"  # `sync` or `async`
+    image_size: Optional[int] = None  # side in pixels; None if the input is not images
+    sequence_length: Optional[int] = None  # tokens; None if the input is not sequences
+    width: float = 1.0  # multiplier of channels or hidden units
+    strategy: str = "ps"  # `ps` (parameter servers) or `allreduce`
     sharding: str = "balanced"
     """Assignment of variables to parameter servers: `balanced` by size, or `round_robin` as in the paper."""
     framework: str = "tensorflow"
-    code_sha256: Optional[str] = None
-    """Hash of the user's model file: changed code is another workload."""
+    code_sha256: Optional[str] = None  # hash of the user's model file: changed code is another workload
 
     def __post_init__(self) -> None:
         closed = {"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS, "framework": FRAMEWORKS}
@@ -87,12 +80,9 @@ class Workload:
 class NetworkCondition:
     """The condition of the data link of every host of the run."""
 
-    rate_mbit: Optional[float] = None
-    """Limit in Mbit/s; None for the rate of the setting."""
-    delay_ms: float = 0.0
-    """Added to outgoing packets of each host."""
-    loss_pct: float = 0.0
-    """Share of outgoing packets of each host that are dropped, in percent."""
+    rate_mbit: Optional[float] = None  # limit in Mbit/s; None for the rate of the setting
+    delay_ms: float = 0.0  # added to outgoing packets of each host
+    loss_pct: float = 0.0  # share of outgoing packets of each host that are dropped, in percent
 
     @property
     def label(self) -> str:
@@ -107,15 +97,11 @@ class NetworkCondition:
 class Measurement:
     """Length and sampling rate of a run. Exactly one of `steps` and `duration_s` is set."""
 
-    steps: Optional[int] = None
-    """Measured steps of each worker, after warm-up."""
-    duration_s: Optional[float] = None
-    """Measured time, after warm-up."""
-    warmup_steps: int = 5
-    """Steps before the measured part, which the pipeline ignores."""
+    steps: Optional[int] = None  # measured steps of each worker, after warm-up
+    duration_s: Optional[float] = None  # measured time, after warm-up
+    warmup_steps: int = 5  # steps before the measured part, which the pipeline ignores
     sampling_hz: float = 100.0
-    threads: int = 0
-    """Intra-op threads of a task; 0 for the default of the framework."""
+    threads: int = 0  # intra-op threads of a task; 0 for the default of the framework
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.duration_s is None):
@@ -126,8 +112,19 @@ class Measurement:
             raise BadInput(f"duration_s: expected more than 0, got {self.duration_s:g}")
 
 
+class _Json:
+    def to_json(self) -> Any:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @classmethod
+    def from_json(cls: Type[T], value: Any) -> T:
+        """The reverse of `to_json`; raises BadInput with the place of the fault."""
+        return from_plain(cls, value)
+
+
 @dataclass(frozen=True)
-class RunSpec:
+class RunSpec(_Json):
     """One workload on one setting, under one network condition, at one repetition."""
 
     setting: Setting
@@ -152,45 +149,27 @@ class RunSpec:
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", f"{self.setting}-{self.workload.label}")[:80].strip("-.")
         return f"{readable}-{content_hash(self, IDENTITY_VERSION)}"
 
-    def to_json(self) -> Any:
-        """Plain values for `json.dumps`."""
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, value: Any) -> RunSpec:
-        """The reverse of `to_json`; raises BadInput with the place of the fault."""
-        return from_plain(cls, value)
-
 
 @dataclass(frozen=True)
 class TaskSpec:
     """Place of a task of a job."""
 
-    task: str
-    """`ps:0`, `worker:1`, ..."""
-    host: str
-    """Name of the host in the inventory."""
-    address: str
-    """`address:port` on the data network."""
-    gpu: Optional[int] = None
-    """Index of its GPU, if any."""
-    data_dir: Optional[str] = None
-    """Folder of the dataset on that host; None for synthetic input."""
+    task: str  # such as `worker:1`
+    host: str  # name of the host in the inventory
+    address: str  # `address:port` on the data network
+    gpu: Optional[int] = None  # index of its GPU, if any
+    data_dir: Optional[str] = None  # folder of the dataset on that host; None for synthetic input
 
 
 @dataclass(frozen=True)
-class JobSpec:
+class JobSpec(_Json):
     """A run with addresses: the input of every task of the job."""
 
     run: RunSpec
-    tasks: Tuple[TaskSpec, ...]
-    """In the order of `Setting.tasks`."""
-    start_timeout_s: float = 120.0
-    """How long a task waits for the others."""
-    step_timeout_s: float = 120.0
-    """Time limit of a step."""
-    code_path: Optional[str] = None
-    """The user's model file on the host."""
+    tasks: Tuple[TaskSpec, ...]  # in the order of `Setting.tasks`
+    start_timeout_s: float = 120.0  # how long a task waits for the others
+    step_timeout_s: float = 120.0  # time limit of a step
+    code_path: Optional[str] = None  # the user's model file on the host
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):
@@ -202,21 +181,10 @@ class JobSpec:
                 raise BadInput(f"{name}: expected more than 0 and at most {MAX_TIMEOUT_S:g}")
 
     def task(self, name: str) -> TaskSpec:
-        """The task of that name."""
         for task in self.tasks:
             if task.task == name:
                 return task
         raise BadInput(f"no task {name!r} in this job (it has {', '.join(t.task for t in self.tasks)})")
 
     def addresses(self, role: str) -> Tuple[str, ...]:
-        """Addresses of all tasks of a role (`ps` or `worker`), by index."""
         return tuple(task.address for task in self.tasks if task.task.startswith(role + ":"))
-
-    def to_json(self) -> Any:
-        """Plain values for `json.dumps`."""
-        return to_plain(self)
-
-    @classmethod
-    def from_json(cls, value: Any) -> JobSpec:
-        """The reverse of `to_json`; raises BadInput with the place of the fault."""
-        return from_plain(cls, value)

@@ -19,10 +19,8 @@ class Strategy:
 
     name: str
     roles: Tuple[str, ...]
-    updates: Tuple[str, ...]
-    """Update modes that it offers."""
-    frameworks: Tuple[str, ...]
-    """Frameworks in which it is available."""
+    updates: Tuple[str, ...]  # update modes that it offers
+    frameworks: Tuple[str, ...]  # frameworks in which it is available
 
     @property
     def has_servers(self) -> bool:
@@ -41,10 +39,8 @@ class Framework:
     """A deep-learning framework."""
 
     name: str
-    title: str
-    """As it is written in messages."""
-    packages: Tuple[str, ...]
-    """Modules that a host must have to train with it."""
+    title: str  # as it is written in messages
+    packages: Tuple[str, ...]  # modules that a host must have to train with it
 
 
 FRAMEWORKS: Dict[str, Framework] = {

@@ -20,12 +20,9 @@ class Dataset:
     """Training data of a model."""
 
     name: str
-    kind: str
-    """`image`, `sequence` or `rating`."""
-    size: Optional[int]
-    """Default image side in pixels, or sequence length in tokens; None if neither applies."""
-    classes: int
-    """Number of labels of images, words of texts, or items of ratings."""
+    kind: str  # `image`, `sequence` or `rating`
+    size: Optional[int]  # default image side in pixels, or sequence length in tokens; None if neither applies
+    classes: int  # number of labels of images, words of texts, or items of ratings
 
 
 @dataclass(frozen=True)
@@ -33,12 +30,9 @@ class Model:
     """One architecture of the zoo."""
 
     name: str
-    family: str
-    """A split by architecture keeps a family on one side."""
-    datasets: Tuple[str, ...]
-    """Names of possible datasets, the default first."""
-    size: Optional[int] = None
-    """Default input size if it differs from the dataset's."""
+    family: str  # a split by architecture keeps a family on one side
+    datasets: Tuple[str, ...]  # names of possible datasets, the default first
+    size: Optional[int] = None  # default input size if it differs from the dataset's
 
 
 DATASETS: Dict[str, Dataset] = {
@@ -83,8 +77,7 @@ MODELS: Dict[str, Model] = {
     )
 }
 
-MAX_BATCH = 2**24
-"""Larger ones are typing errors."""
+MAX_BATCH = 2**24  # larger ones are typing errors
 
 OPTIMISERS: Tuple[str, ...] = ("sgd", "momentum", "rmsprop", "adam")
 

@@ -45,10 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.orchestrator.sweep.run_experiment import plan_sweep
 
     planned = plan_sweep(
-        arguments.experiment,
-        output=arguments.output,
-        done_in=arguments.done,
-        accept_loopback=arguments.accept_loopback,
+        arguments.experiment, output=arguments.output, done_in=arguments.done, accept_loopback=arguments.accept_loopback
     )
     parts = (planned.experiment, planned.runs, planned.done)
     # No indent: it costs seconds at 10 000 runs.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.errors import BadInput, shown
@@ -51,12 +52,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from driple.orchestrator.lab import lab_text
     from driple.orchestrator.lab.lab_client import Lab
 
     size = {"hosts": arguments.hosts, "disk_mb": arguments.disk_mb}
     lab = Lab.start(**size, rate_mbit=_rate(arguments.rate), detached=True, name=arguments.name)
-    print(lab_text.text(lab.name, lab.describe()))
+    print(_text(lab.name, lab.describe()))
     option = f" --name {lab.name}" if arguments.name else ""
     print(f"\nenter     driple-lab exec{option} lab1\nwith ssh  driple-lab ssh-config{option} > FILE; ssh -F FILE lab1")
     print(f"end       driple-lab down{option}")
@@ -77,7 +77,6 @@ def _rate(text: str) -> float | None:
 def _status(arguments: argparse.Namespace) -> int:
     import json
 
-    from driple.orchestrator.lab import lab_text
     from driple.orchestrator.lab.lab_client import Lab, living_labs
 
     names = [Lab.attach(arguments.name).name] if arguments.name else living_labs()
@@ -85,8 +84,36 @@ def _status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(labs))
     else:
-        print("\n\n".join(lab_text.text(name, lab) for name, lab in labs.items()) or "no lab is up")
+        print("\n\n".join(_text(name, lab) for name, lab in labs.items()) or "no lab is up")
     return 0
+
+
+def _text(name: str, described: Mapping[str, Any]) -> str:
+    """A line about the lab and a table of its hosts."""
+    from driple.orchestrator.planning.plan_text import table
+
+    plan, hosts = described["plan"], described["hosts"]
+    end = "until it is taken down" if plan["detached"] else "as long as its owner"
+    head = f"lab {name!r}: {len(hosts)} hosts of user {plan['user']}, {_links(described['shape'])}, up {end}"
+    rows = [
+        (
+            each,
+            "up" if host["up"] else "down",
+            host["data_address"] + ("" if host["links"]["data"] else " (cut)"),
+            host["management_address"] + ("" if host["links"]["mgmt"] else " (cut)"),
+            f"{plan['disk_mb']} MB",
+        )
+        for each, host in hosts.items()
+    ]
+    return head + "\n" + table(("host", "state", "eth0 (data)", "mgmt0", "home"), rows)
+
+
+def _links(shape: Mapping[str, Any]) -> str:
+    condition, how = shape["condition"], shape["how"]
+    parts = [f"{condition['rate_mbit']:g} Mbit/s" if how.get("rate") == "tbf" else "no limit of rate"]
+    parts += [f"{condition['delay_ms']:g} ms"] if condition["delay_ms"] else []
+    parts += [f"{condition['loss_pct']:g} % lost"] if condition["loss_pct"] else []
+    return "links of " + ", ".join(parts)
 
 
 def _exec(arguments: argparse.Namespace) -> int:

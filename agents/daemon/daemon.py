@@ -31,8 +31,7 @@ from driple.contracts.protocol import events
 from driple.contracts.protocol.clock import CLOCK, clock_answer
 from driple.contracts.protocol.message import Tagged
 
-ENDED, ORPHANED = 0, 3
-"""Exit codes."""
+ENDED, ORPHANED = 0, 3  # exit codes
 
 REQUEST_LIMIT = 64_000_000
 # If more than this waits for the controller, it counts as gone.
@@ -48,12 +47,9 @@ class Settings(NamedTuple):
     """Options of the command line."""
 
     work: str
-    owner: str
-    """Who uses the host; shown to others who wait for it."""
-    wait_s: float = 0.0
-    """How long to wait while another agent uses the host."""
-    orphan_s: float = 30.0
-    """After this time without a line the controller counts as gone."""
+    owner: str  # who uses the host; shown to others who wait for it
+    wait_s: float = 0.0  # how long to wait while another agent uses the host
+    orphan_s: float = 30.0  # after this time without a line the controller counts as gone
 
 
 class Daemon:
@@ -76,11 +72,7 @@ class Daemon:
         self._loop.watch(self._in, READ, self._read)
 
     def run(self) -> int:
-        """Serves until the end. Returns the exit code.
-
-        Raises:
-            RunFailed: another agent uses the host, or the folder cannot be used.
-        """
+        """Serves until the end; the exit code. Raises RunFailed if the host is in use or its folder is not usable."""
         try:
             try:
                 self._begin()
@@ -91,8 +83,6 @@ class Daemon:
         finally:
             self._end()
         return ENDED if self._exit is None else self._exit
-
-    # ---- start and end ----
 
     def _begin(self) -> None:
         """Waits for the host, ends what an earlier agent left on it, and reports `ready`."""
@@ -127,7 +117,6 @@ class Daemon:
             self._loop.turn()
 
     def _end(self) -> None:
-        """Ends everything that was started."""
         self._loop.forget(self._in)
         if self._handlers is not None:
             children = self._handlers.processes
@@ -177,8 +166,6 @@ class Daemon:
     def _quit(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._exit = ENDED
-
-    # ---- the controller ----
 
     def _watch_controller(self) -> None:
         """Wakes only when the silence may have become too long, so that a line need not move a timer."""

@@ -42,12 +42,10 @@ class Loop:
         self._selector.register(fd, events, call)
 
     def forget(self, fd: int) -> None:
-        """Stops watching a descriptor, if it is watched."""
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
     def after(self, seconds: float, call: Call) -> Timer:
-        """Calls once, after this many seconds."""
         timer = Timer(call)
         if len(self._timers) >= self._many:  # else time limits of ended processes would stay for a day
             self._timers = [entry for entry in self._timers if entry[2].call is not None]

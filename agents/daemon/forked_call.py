@@ -17,8 +17,7 @@ from driple.contracts.protocol.message import encode
 MOST = 32
 _MOST_FDS = 4096
 
-Work = Callable[[], Any]
-"""Returns a message, or messages in plain values."""
+Work = Callable[[], Any]  # returns a message, or messages in plain values
 
 
 class Outcome(NamedTuple):
@@ -36,11 +35,7 @@ class ForkedCalls:
         self._running = 0
 
     def run(self, work: Work, limit_s: float, done: Callable[[Outcome], None], keep: Sequence[int] = ()) -> None:
-        """Runs `work` in a child that inherits only the descriptors in `keep`; calls `done` with the outcome.
-
-        Raises:
-            BadInput: too many are running.
-        """
+        """Runs `work` in a child with only the descriptors in `keep`. Raises BadInput if too many are running."""
         if self._running >= MOST:
             raise BadInput(f"{MOST} requests are in progress; wait for their answers")
         hear, tell = os.pipe2(os.O_CLOEXEC)

@@ -80,10 +80,7 @@ class Handlers:
             traceback.print_exc()
             self._refuse(number, f"{type(error).__name__}: {error}")
 
-    # ---- events ----
-
     def said(self, name: str, line: str, cut: bool) -> bool:
-        """See Listener."""
         if self._out.waiting > CROWDED_BYTES:
             return False
         event = events.Said(name=name, line=line)
@@ -99,10 +96,7 @@ class Handlers:
         self._send_event(events.Ended(name=name, pid=pid, exit_code=exit_code, mono_ns=mono_ns))
 
     def trouble(self, name: str, what: str) -> None:
-        """See Listener."""
         self._send_event(events.Trouble(name=name, what=what))
-
-    # ---- requests ----
 
     def _beat(self, _: int, __: requests.Beat) -> requests.BeatAnswer:
         return requests.BeatAnswer(mono_ns=time.monotonic_ns())
@@ -234,8 +228,6 @@ class Handlers:
         self._end(asked.grace_s)
         return requests.Done()
 
-    # ---- answers ----
-
     def _fork(self, number: int, work: Work, limit_s: float) -> None:
         self._calls.run(work, limit_s, partial(self._settle, number))
 
@@ -259,29 +251,9 @@ class Handlers:
 
 
 _Handler = Callable[[Handlers, int, Any], Optional[Message]]
-_ALL: Tuple[Tuple[Type[requests.Request[Any]], _Handler], ...] = (
-    (requests.Beat, Handlers._beat),
-    (requests.Ports, Handlers._ports),
-    (requests.Write, Handlers._write),
-    (requests.Start, Handlers._start),
-    (requests.Tell, Handlers._tell),
-    (requests.Stop, Handlers._stop),
-    (requests.Follow, Handlers._follow),
-    (requests.Unfollow, Handlers._unfollow),
-    (requests.Tail, Handlers._tail),
-    (requests.Steps, Handlers._steps),
-    (requests.Sums, Handlers._sums),
-    (requests.Remove, Handlers._remove),
-    (requests.Look, Handlers._look),
-    (requests.Run, Handlers._run),
-    (requests.UndoLater, Handlers._undo_later),
-    (requests.UndoNow, Handlers._undo_now),
-    (requests.Listen, Handlers._listen),
-    (requests.Send, Handlers._send),
-    (requests.Heard, Handlers._heard),
-    (requests.Quit, Handlers._quit),
-)
-_HANDLERS = {kind.do: (kind, handler) for kind, handler in _ALL}
+_HANDLERS: Dict[str, Tuple[Type[requests.Request[Any]], _Handler]] = {
+    kind.do: (kind, getattr(Handlers, f"_{kind.do}")) for kind in requests.Request.__subclasses__()
+}
 
 
 def _parsed(line: Line) -> Dict[str, Any]:

@@ -25,10 +25,8 @@ class Record(NamedTuple):
     name: str
     token: str
     boot_id: str
-    pid_space: str
-    """PID namespace of the numbers below: a recreated host can have the same boot id."""
-    pid: Optional[int] = None
-    """Also the number of its session. None until it runs."""
+    pid_space: str  # PID namespace of the numbers below: a recreated host can have the same boot id
+    pid: Optional[int] = None  # also the number of its session. None until it runs
     start: Optional[int] = None
 
 

@@ -16,8 +16,7 @@ class Line(NamedTuple):
     """A line without its end."""
 
     text: bytes
-    cut: bool
-    """Whether it was too long and is truncated."""
+    cut: bool  # whether it was too long and is truncated
 
 
 class LineBuffer:
@@ -42,7 +41,6 @@ class LineBuffer:
         return lines
 
     def rest(self) -> List[Line]:
-        """The last line, if it has no end."""
         held, self._held = bytes(self._held), bytearray()
         return [Line(held, False)] if held else []
 

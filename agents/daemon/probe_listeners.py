@@ -16,8 +16,7 @@ Done = Callable[[Outcome], None]
 
 @dataclass
 class _Probe:
-    until: int
-    """Closing it tells the process to end."""
+    until: int  # closing it tells the process to end
     outcome: Optional[Outcome] = None
     done: Optional[Done] = None
 
@@ -49,11 +48,7 @@ class ProbeListeners:
         return token, port
 
     def heard(self, token: str, done: Done) -> None:
-        """Calls `done` with the result. The token is then invalid.
-
-        Raises:
-            BadInput: there is no such probe.
-        """
+        """Calls `done` with the result. The token is then invalid. Raises BadInput if there is no such probe."""
         probe = self._probes.get(token)
         if probe is None or probe.done is not None:
             raise BadInput(f"{shown(token)}: no such probe, or its result was already requested")

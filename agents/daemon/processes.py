@@ -25,8 +25,7 @@ from driple.contracts.protocol.requests import Start, StopAnswer
 # After SIGKILL. Only a process stuck in the kernel takes longer, on a dead disk or driver.
 PATIENCE_S = 10.0
 LIMIT_GRACE_S = 5.0
-# Limit of input that a process has not read yet.
-UNREAD_LIMIT = 4_000_000
+UNREAD_LIMIT = 4_000_000  # limit of input that a process has not read yet
 
 _PAUSE_S = 0.02
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -79,12 +78,7 @@ class Processes:
         self._stops: List[_Stop] = []
 
     def start(self, order: Start, work: WorkDir) -> int:
-        """Starts a process and returns its pid.
-
-        Raises:
-            BadInput: the name is taken, or it cannot be started.
-            OSError: the disk is full, or the host's tables are.
-        """
+        """Starts a process and returns its pid. Raises BadInput if the name is taken or it cannot start, or OSError."""
         if order.name in self._living:
             raise BadInput(f"{shown(order.name)} runs already, with pid {self._living[order.name].family.pid}")
         token = os.urandom(16).hex()
@@ -106,11 +100,7 @@ class Processes:
         return child.family.pid
 
     def tell(self, name: str, line: str) -> None:
-        """Sends a line to the stdin of a process.
-
-        Raises:
-            BadInput: there is no such process, it was not started with `talk`, or it does not read.
-        """
+        """Sends a line to the stdin of a process. Raises BadInput if there is none with `talk`, or it does not read."""
         child = self._living.get(name)
         if child is None or child.outlet is None:
             raise BadInput(f"{shown(name)}: no such process was started with talk")
@@ -122,7 +112,6 @@ class Processes:
         child.outlet.put(data)
 
     def pid(self, name: str) -> Optional[int]:
-        """The pid of a running process."""
         child = self._living.get(name)
         return None if child is None else child.family.pid
 
@@ -142,10 +131,7 @@ class Processes:
 
     @property
     def empty(self) -> bool:
-        """Whether no process is left."""
         return not self._living and not self._leaving
-
-    # ---- internal ----
 
     def _all(self) -> List[Child]:
         return [*self._living.values(), *self._leaving]
@@ -212,7 +198,6 @@ class Processes:
             self._loop.after(grace_s, lambda: self._kill(child))
 
     def _kill(self, child: Child) -> None:
-        """Sends SIGKILL if it still runs."""
         if child.exit_code is None and child.killed_s is None:
             child.killed_s = time.monotonic()
             kill({child.family.pid} | child.family.members(processes()))
@@ -249,7 +234,6 @@ class Processes:
         self._settle(left=[child.name] if left else [])
 
     def _settle(self, left: Sequence[str] = ()) -> None:
-        """Completes the pending stops."""
         now_s = time.monotonic()
         for stop in list(self._stops):
             result = stop.result

@@ -23,10 +23,8 @@ class Process(NamedTuple):
 
     parent: int
     session: int
-    start: int
-    """In clock ticks since boot: distinguishes two processes with the same number."""
-    dead: bool
-    """Whether it is a zombie: ended with all its threads, but not reaped."""
+    start: int  # in clock ticks since boot: distinguishes two processes with the same number
+    dead: bool  # whether it is a zombie: ended with all its threads, but not reaped
 
 
 def process(pid: int) -> Optional[Process]:
@@ -84,7 +82,6 @@ class Family(NamedTuple):
     token: str = ""
 
     def members(self, table: Dict[int, Process]) -> Set[int]:
-        """Living members."""
         me = os.getpid()
         head = table.get(self.pid)
         roots = set()

@@ -84,7 +84,6 @@ class Relay:
         self._dropped += 1
 
     def _report(self) -> None:
-        """Ends a window in which lines were dropped."""
         if self._dropped:
             self._trouble(f"wrote too much in a second: {self._dropped} lines were dropped")
         self._window_s = time.monotonic()

@@ -12,8 +12,6 @@ from driple.contracts.formats.trace import METADATA_KEY, SCHEMA_VERSION, STEP_CO
 from driple.contracts.protocol.requests import StepsAnswer
 from driple.contracts.run_dir import replacing
 
-GROUP_ROWS = 8192
-
 _MEASURED = ("start_mono_ns", "end_mono_ns")
 _FIELDS = [Field.of(column) for column in STEP_COLUMNS]
 _NULLABLE = ("loss",)
@@ -21,35 +19,24 @@ _START, _END = (next(i for i, field in enumerate(_FIELDS) if field.name == name)
 
 
 def steps_to_parquet(source: Path, target: Path, warmup: int = 0) -> StepsAnswer:
-    """Writes the table. An incomplete last line is ignored.
+    """Converts JSON lines to a table; ignores an incomplete last line. Raises BadInput if a line is not a step.
 
-    Args:
-        source: the JSON lines.
-        target: the Parquet file.
-        warmup: steps before the measured part.
-
-    Raises:
-        BadInput: a line is not a step.
-        OSError: a file cannot be read or written.
+    `warmup` is the number of steps before the measured part.
     """
-    rows = 0
     measured: List[Any] = [None, None]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as stream, replacing(target, "wb") as out:
-        writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
-        group: List[List[Cell]] = []
-        for row in _rows(source, stream):
-            group.append(row)
-            if rows == warmup:
+
+    def noted(rows: Iterator[List[Cell]]) -> Iterator[List[Cell]]:
+        for number, row in enumerate(rows):
+            if number == warmup:
                 measured[0] = row[_START]
-            if rows >= warmup:
+            if number >= warmup:
                 measured[1] = row[_END]
-            if len(group) == GROUP_ROWS:
-                writer.write_group(list(zip(*group)))
-                group = []
-            rows += 1
-        if group:
-            writer.write_group(list(zip(*group)))
+            yield row
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as stream, replacing(target, "wb", follow=False) as out:
+        writer = ParquetWriter(out, _FIELDS)  # type: ignore[arg-type]
+        rows = writer.write_rows(noted(_rows(source, stream)))
         writer.close({METADATA_KEY: json.dumps({"schema_version": SCHEMA_VERSION})})
     return StepsAnswer(rows=rows, measured_start_mono_ns=measured[0], measured_end_mono_ns=measured[1])
 

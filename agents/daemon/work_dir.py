@@ -60,11 +60,7 @@ class WorkDir:
         return self.path / expanded(path)
 
     def inside(self, path: str) -> Path:
-        """A path to write or remove, which must be in the folder after links are resolved.
-
-        Raises:
-            BadInput: it is elsewhere, or one of the agent's own files.
-        """
+        """A path to write or remove. Raises BadInput if outside the folder (links resolved) or the agent's own."""
         wanted = Path(os.path.normpath(self.under(path)))
         # The last part is not resolved: a link is replaced or removed, not followed.
         try:
@@ -78,10 +74,9 @@ class WorkDir:
         return found
 
     def write(self, path: str, text: str) -> None:
-        """Writes a file atomically; creates its folders."""
         target = self.inside(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(target, "wb", follow=False) as stream:  # a link may lead out of the work folder
+        with replacing(target, "wb", follow=False) as stream:
             stream.write(text.encode("utf-8"))
 
     def remove(self, path: str) -> None:
@@ -100,7 +95,6 @@ class WorkDir:
 
     @property
     def free_bytes(self) -> int:
-        """Free disk space."""
         about = os.statvfs(self.path)
         return about.f_bavail * about.f_frsize
 

@@ -17,11 +17,7 @@ _TRIES = 4
 
 
 def free_ports(count: int) -> List[int]:
-    """That many, each different. They are free now; the sooner they are used the better.
-
-    Raises:
-        BadInput: there are not so many.
-    """
+    """So many different ports that are free now. Raises BadInput if there are too few."""
     low, high = _candidates()
     # Below what the kernel hands out first; where that leaves nothing, what it hands out.
     wanted = random.sample(range(low, high), min(high - low, _TRIES * count)) + [0] * count

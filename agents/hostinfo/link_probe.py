@@ -29,11 +29,7 @@ _BUFFER = 4 << 20
 
 
 def listening_sockets() -> Tuple[socket.socket, socket.socket]:
-    """A listening TCP socket and a UDP socket on the same port, on all addresses.
-
-    Raises:
-        BadInput: no port is free for both.
-    """
+    """A listening TCP socket and a UDP socket on the same port, on all addresses. Raises BadInput if none is free."""
     family = socket.AF_INET6 if _has_ipv6() else socket.AF_INET
     for _ in range(20):
         tcp, udp = socket.socket(family, socket.SOCK_STREAM), socket.socket(family, socket.SOCK_DGRAM)
@@ -101,11 +97,7 @@ def hear(tcp: socket.socket, udp: socket.socket, until: int) -> HeardAnswer:
 
 
 def send(address: str, port: int, seconds: float, packets: int, payload: int) -> SendAnswer:
-    """Streams, then sends datagrams at a constant rate.
-
-    Raises:
-        BadInput: the other end cannot be reached.
-    """
+    """Streams, then sends datagrams at a constant rate. Raises BadInput if the other end cannot be reached."""
     try:
         sent, took_s = _stream(address, port, seconds)
         pace_s = max(_PACE_S, payload * took_s / (_SHARE * sent)) if sent else _PACE_S

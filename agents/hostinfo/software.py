@@ -33,11 +33,7 @@ print(json.dumps({
 
 
 def python_versions(prefix: Sequence[str]) -> PythonInfo:
-    """Packages of the interpreter that this command line runs.
-
-    Raises:
-        BadInput: it does not exist or does not answer.
-    """
+    """Packages of the interpreter that this command line runs. Raises BadInput if it does not answer."""
     shown_as = " ".join(prefix)
     try:
         done = subprocess.run(

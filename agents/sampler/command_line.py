@@ -12,8 +12,7 @@ from driple.contracts.command import CommandParser, command
 from driple.contracts.errors import BadInput
 
 PROG = "driple-sample"
-# For the summary, if the controller does not read: the trace has it too, and the sampler must end.
-_PATIENCE_S = 5.0
+_PATIENCE_S = 5.0  # for the summary, if the controller does not read: the trace has it too, and the sampler must end
 
 
 @command
@@ -30,7 +29,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _split(argv: List[str]) -> Tuple[List[str], Tuple[str, ...]]:
-    """Our arguments, and the command after `--`."""
     if "--" not in argv:
         return argv, ()
     at = argv.index("--")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import struct
 from array import array
 from dataclasses import dataclass
-from typing import BinaryIO, Dict, List, Mapping, Sequence, Tuple, Union
+from itertools import islice
+from typing import BinaryIO, Dict, Iterable, List, Mapping, Sequence, Tuple, Union
 
 from driple.contracts.formats.trace import Column
 
 Cell = Union[int, float, str, None]
+
+GROUP_ROWS = 8192
 
 _MAGIC = b"PAR1"
 _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY = 1, 2, 4, 5, 6
@@ -41,10 +44,8 @@ class Field:
     """A column of the file."""
 
     name: str
-    type: str
-    """Arrow type, one of `TYPECODES`."""
-    required: bool = False
-    """Whether a null is an error."""
+    type: str  # Arrow type, one of `TYPECODES`
+    required: bool = False  # whether a null is an error
 
     @classmethod
     def of(cls, column: Column) -> Field:
@@ -73,6 +74,15 @@ class ParquetWriter:
         group = _Struct().list(1, 12, chunks).i64(2, self._offset - start).i64(3, rows)
         self._groups.append(group.end())
         self._rows += rows
+
+    def write_rows(self, rows: Iterable[Sequence[Cell]]) -> int:
+        """Writes rows in groups; returns their number."""
+        rest = iter(rows)
+        while True:
+            group = list(islice(rest, GROUP_ROWS))
+            if not group:
+                return self._rows
+            self.write_group(list(zip(*group)))
 
     def close(self, metadata: Mapping[str, str]) -> None:
         """Writes the footer. Nothing can be read without it."""

@@ -13,8 +13,7 @@ from driple.agents.sources.base import Late, Value
 
 # A read interval this many times the asked period is a gap. Lower would count every tick that was merely late.
 GAP_PERIODS = 2.5
-# Fewer changes than this say nothing about how often a value is refreshed.
-MIN_CHANGES = 5
+MIN_CHANGES = 5  # fewer changes than this say nothing about how often a value is refreshed
 
 
 class Histogram:
@@ -174,7 +173,6 @@ class SourceQuality:
             part.observe(times, values)
 
     def observe_late(self, samples: Sequence[Late]) -> None:
-        """Takes samples that bear their own times."""
         self._late += len(samples)
         for t, values in samples:
             for part, value in zip(self._parts, values):

@@ -40,10 +40,8 @@ _MAX_PAYLOAD = 1 << 28
 class Stream:
     """Rows that share their columns and come in the order of their times."""
 
-    table: str
-    """`trace` or `flows`: the Parquet file in which its rows end."""
-    fields: Tuple[Field, ...]
-    """The first is the time."""
+    table: str  # `trace` or `flows`: the Parquet file in which its rows end
+    fields: Tuple[Field, ...]  # the first is the time
 
 
 @dataclass
@@ -115,16 +113,7 @@ def _fitting(code: str, values: Sequence[Cell], refused: Optional[Refused]) -> L
 
 
 class SamplesFile:
-    """Reads the whole blocks of a samples file.
-
-    Attributes:
-        streams: what it holds.
-        about: what the sampler was asked for.
-        note: the last note, empty if there is none.
-        rows: whole rows by stream.
-        end: where the last whole block ends.
-        damaged: where bytes between whole blocks begin and end that are no whole block. A torn tail is none of them.
-    """
+    """Reads the whole blocks of a samples file."""
 
     def __init__(self, path: Path) -> None:
         """Raises BadInput for a file that is not there or is no samples file."""
@@ -160,19 +149,19 @@ class SamplesFile:
                 Stream(plain["table"], tuple(Field(*column) for column in plain["columns"]))
                 for plain in header["streams"]
             )
-            self.about: Dict[str, Any] = header["about"]
+            self.about: Dict[str, Any] = header["about"]  # what the sampler was asked for
         except (ValueError, KeyError, TypeError):
             raise BadInput(f"{self.path}: the header is cut short or damaged; nothing can be read") from None
         self._start = stream.tell()
 
     def _scan(self, stream: BinaryIO) -> None:
-        self.note: Dict[str, Any] = {}
-        self.rows = [0] * len(self.streams)
-        self.damaged: List[Tuple[int, int]] = []
+        self.note: Dict[str, Any] = {}  # the last one
+        self.rows = [0] * len(self.streams)  # whole ones, by stream
+        self.damaged: List[Tuple[int, int]] = []  # begin and end of damage between whole blocks; no torn tail
         self._until: Dict[int, Any] = {}
         # A sampler may be writing it: what is half there now and whole a moment later is no damage.
         size = os.fstat(stream.fileno()).st_size
-        at = self.end = self._start
+        at = self.end = self._start  # `end` is that of the last whole block
         while at < size:
             length = self._take(stream, at, size)
             if not length:

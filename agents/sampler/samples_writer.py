@@ -42,11 +42,7 @@ def samples_path(out: Path) -> Path:
 
 
 def check_out(out: Path) -> None:
-    """Refuses a path where a trace cannot be written.
-
-    Raises:
-        BadInput: no such folder, not writable, not a plain file, too long a name, or an unsealed trace is still there.
-    """
+    """Raises BadInput for a path where a trace cannot be written, or where an unsealed one still is."""
     try:
         _check_out(out)
     except OSError as error:
@@ -114,11 +110,7 @@ class SampleWriter:
     """Appends rows of several streams to a samples file. Its memory does not depend on how long it runs."""
 
     def __init__(self, out: Path, streams: Sequence[Stream], about: Dict[str, Any]) -> None:
-        """Makes the file.
-
-        Raises:
-            BadInput: the place cannot be used.
-        """
+        """Makes the file. Raises BadInput if the place cannot be used."""
         if len(streams) > MAX_STREAMS:
             raise BadInput(f"{len(streams)} sources: expected at most {MAX_STREAMS}")
         check_out(out)
@@ -150,7 +142,6 @@ class SampleWriter:
         self._header = self.written
 
     def add(self, number: int, columns: Sequence[Sequence[Cell]]) -> None:
-        """Takes the columns of some rows of a stream; `flush` writes them."""
         if columns and len(columns[0]):
             self._pending.append(encode_rows(number, self._streams[number].fields, columns, self.refused))
 
@@ -159,11 +150,7 @@ class SampleWriter:
         self._pending.append(encode_note(note))
 
     def flush(self) -> None:
-        """Hands everything to the kernel.
-
-        Raises:
-            DiskFull: nothing more fits. The file then ends after its last whole block.
-        """
+        """Hands everything to the kernel. Raises DiskFull; the file then ends after its last whole block."""
         data = b"".join(self._pending)
         self._pending.clear()
         view = memoryview(data)
@@ -189,7 +176,6 @@ class SampleWriter:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; safe to call twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

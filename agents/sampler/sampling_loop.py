@@ -23,8 +23,7 @@ from driple.contracts.formats.trace import TRACE_COLUMNS, Column
 # Quality so far goes into the file this often, for the case that nobody is left to write it at the end.
 _NOTE_NS = 30 * SECOND_NS
 _LOOK_NS = SECOND_NS // 10
-# All slow reads together take about 1 ms.
-_CLOSE_NS = 5_000_000
+_CLOSE_NS = 5_000_000  # all slow reads together take about 1 ms
 
 _COLUMNS: Dict[str, Column] = {column.name: column for column in TRACE_COLUMNS}
 _TIME_FIELDS = (Field.of(_COLUMNS["t_mono_ns"]), Field.of(_COLUMNS["t_real_ns"]))
@@ -87,8 +86,7 @@ class _Slot:
         self.end = at + len(source.columns)
         self.stream = stream
         self.pace = _Pace(source.period_ticks)
-        self.marks: List[int] = []
-        """Rows of the block in which it was read; unused for one that is read on every tick."""
+        self.marks: List[int] = []  # rows of the block in which it was read; unused for one that is read on every tick
         self.late: List[Late] = []
         self.costs: List[int] = []
         # Those that are read on every tick share the count of its times.
@@ -145,11 +143,7 @@ class Sampler:
         self._count = 0
 
     def run(self) -> None:
-        """Samples until told to stop. What was read is in the file when this returns or raises.
-
-        Raises:
-            DiskFull: the file could not be extended.
-        """
+        """Samples until told to stop; everything is in the file afterwards. Raises DiskFull."""
         gc.collect()
         gc.freeze()
         gc.disable()  # nothing here makes cycles, and a collection would cost ticks
@@ -237,11 +231,7 @@ class Sampler:
             before = after
 
     def flush(self, t: int = 0) -> None:
-        """Hands all rows to the kernel.
-
-        Raises:
-            DiskFull: the file could not be extended.
-        """
+        """Hands all rows to the kernel. Raises DiskFull if the file could not be extended."""
         if self._rows:
             columns = list(zip(*self._rows))
             self._rows.clear()

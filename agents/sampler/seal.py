@@ -21,7 +21,6 @@ from driple.contracts.run_dir import replacing
 
 log = logging.getLogger(__name__)
 
-GROUP_ROWS = 8192
 TRACE = "trace"
 SUFFIX = ".samples"
 
@@ -50,17 +49,10 @@ def seal_left(samples: Path) -> Dict[Path, int]:
 
 
 def seal(samples: Path, out: Optional[Path] = None) -> Dict[Path, int]:
-    """Writes the tables of a samples file beside it and then removes it, unless a part of it is damaged.
+    """Writes the tables of a samples file, then removes it unless a part is damaged. Returns the rows of each file.
 
-    Args:
-        samples: the append-only file; its whole blocks count.
-        out: the Parquet file of the trace; by default the name that the sampler was given.
-
-    Returns:
-        Rows of each file written.
-
-    Raises:
-        BadInput: it is not a samples file, or the result cannot be written. The samples file then stays.
+    `out` is the trace's Parquet file; by default the name that the sampler was given. Raises BadInput if it is not a
+    samples file or the result cannot be written; the samples file then stays.
     """
     if out is None:
         if samples.suffix != SUFFIX:
@@ -196,12 +188,9 @@ def _write_table(source: SamplesFile, table: str, path: Path, metadata: Dict[str
     numbers = [number for number, stream in enumerate(source.streams) if stream.table == table]
     fields = list(dict.fromkeys(field for number in numbers for field in source.streams[number].fields))
     numbers = [number for number in numbers if source.rows[number]] or numbers[:1]
-    count = 0
     with replacing(path, "wb") as stream:
         writer = ParquetWriter(stream, fields)  # type: ignore[arg-type]
-        for rows in _groups(_merged(source, numbers, fields)):
-            writer.write_group(list(zip(*rows)))
-            count += len(rows)
+        count = writer.write_rows(_merged(source, numbers, fields))
         writer.close(metadata)
     return count
 
@@ -225,14 +214,3 @@ def _rows(source: SamplesFile, number: int, fields: Sequence[Field]) -> Iterator
             for place, cell in zip(places, cells):
                 row[place] = cell
             yield row
-
-
-def _groups(rows: Iterable[Row]) -> Iterator[List[Row]]:
-    group: List[Row] = []
-    for row in rows:
-        group.append(row)
-        if len(group) == GROUP_ROWS:
-            yield group
-            group = []
-    if group:
-        yield group

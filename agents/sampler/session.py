@@ -40,10 +40,8 @@ class Outcome:
     """Result of a session."""
 
     summary: Dict[str, Any]
-    files: Dict[Path, int]
-    """Rows of each Parquet file."""
-    command_exit: Optional[int]
-    """Exit code of the wrapped command as a shell gives it; None if there was none."""
+    files: Dict[Path, int]  # rows of each Parquet file
+    command_exit: Optional[int]  # exit code of the wrapped command as a shell gives it; None if there was none
 
 
 def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] = None) -> Outcome:
@@ -95,8 +93,6 @@ def sample(spec: SamplerSpec, progress: Optional[Callable[[Ticker, int], None]] 
 
 
 class _Parts:
-    """Sources and tables of a spec, those of the host first."""
-
     def __init__(self, spec: SamplerSpec) -> None:
         self.tables: List[Table] = []
         self._host: List[Source] = [NicSource(name, i) for i, name in enumerate(spec.nic)]
@@ -177,8 +173,6 @@ def _asked(spec: SamplerSpec) -> Dict[str, Any]:
 
 
 class _Command:
-    """The wrapped command and its descendants."""
-
     def __init__(self, spec: SamplerSpec) -> None:
         """Starts it.
 
@@ -217,10 +211,7 @@ class _Command:
         return 128 + signal.SIGKILL if code is None else code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """Ends what still runs: SIGTERM, then SIGKILL. Processes that a command left when it ended are not touched.
-
-        Safe to call twice.
-        """
+        """Ends what still runs: SIGTERM, then SIGKILL. Processes that an ended command left are not touched."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._child.poll() is not None and not self._family:
                 return

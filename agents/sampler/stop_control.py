@@ -30,21 +30,11 @@ _HEAR_NS = SECOND_NS
 
 
 class Control:
-    """Waits, reads the controller's lines, and decides when to stop.
+    """Waits, reads the controller's lines, and decides when to stop."""
 
-    Attributes:
-        reason: why sampling stops; None while it goes on.
-        told: the same, where it was told to go and not merely done: what it started has to go too.
-    """
-
-    def __init__(
-        self,
-        for_s: Optional[float] = None,
-        limit_s: float = 86_400.0,
-        watch_stdin: bool = False,
-    ) -> None:
-        self.reason: Optional[str] = None
-        self.told: Optional[str] = None
+    def __init__(self, for_s: Optional[float] = None, limit_s: float = 86_400.0, watch_stdin: bool = False) -> None:
+        self.reason: Optional[str] = None  # why sampling stops; None while it goes on
+        self.told: Optional[str] = None  # the same, if it was told to go: what it started has to go too
         self._ended: Callable[[], Optional[str]] = lambda: None
         self._stdin = sys.stdin.fileno() if watch_stdin else -1
         self._line = b""

@@ -14,8 +14,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from driple.agents.sampler.quality import Histogram
 
 SECOND_NS = 1_000_000_000
-STOPPED = -1
-"""Returned by `Ticker.tick` in place of a time when the wait was stopped."""
+STOPPED = -1  # returned by `Ticker.tick` in place of a time when the wait was stopped
 
 _FIFO_PRIORITY = 10
 _NICE = -10
@@ -23,26 +22,14 @@ _RECENT = 100
 
 
 class Ticker:
-    """Ticks at a fixed rate. A deadline that passed while nobody waited is missed and counted, never made up for.
+    """Ticks at a fixed rate. A deadline that passed while nobody waited is missed and counted, never made up for."""
 
-    Attributes:
-        number: of the deadline that was last kept, counted from 0; missed ones have numbers too.
-        late: ticks that were kept more than half a period after their deadline.
-        missed: deadlines for which no tick happened.
-        kept: ticks that happened.
-    """
-
-    def __init__(
-        self,
-        hz: float,
-        wait: Callable[[float], bool],
-        now: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
+    def __init__(self, hz: float, wait: Callable[[float], bool], now: Callable[[], int] = time.monotonic_ns) -> None:
         """`wait` sleeps for at most that many seconds, and returns whether to stop; it may return early."""
         self.period_ns = round(SECOND_NS / hz)
-        self.number = -1
-        self.late = 0
-        self.missed = 0
+        self.number = -1  # of the deadline that was last kept, from 0; missed ones have numbers too
+        self.late = 0  # ticks more than half a period after their deadline
+        self.missed = 0  # deadlines without a tick
         self._lateness = Histogram()
         self._recent: List[int] = []
         self._wait = wait
@@ -86,7 +73,6 @@ class Ticker:
         return now
 
     def now(self) -> int:
-        """The time on its clock."""
         return self._now()
 
     @property
@@ -98,7 +84,6 @@ class Ticker:
         self._recent.clear()
 
     def summary(self) -> Dict[str, Any]:
-        """Plain values for the trace's metadata."""
         self._fold()
         ticks = self._lateness.count
         return {

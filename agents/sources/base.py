@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple, Union
 
-Value = Optional[Union[int, float]]
-"""A number, or None if the device does not report it. Never 0 in place of None."""
+Value = Optional[Union[int, float]]  # a number, or None if the device does not report it. Never 0 in place of None
 
 Late = Tuple[int, Sequence[Value]]
 """A sample with its own time: host's CLOCK_MONOTONIC in ns, then one value for each of the source's columns."""
@@ -23,19 +22,13 @@ class Source(Protocol):
     Life cycle: created, `open`, then `read` and `extra` in turn, `close`; `quality` at any time after `open`.
     """
 
-    name: str
-    """Names it in quality, logs and messages: `nic`, `gpu0`, `task`, `host`. Unique in a trace."""
+    name: str  # names it in quality, logs and messages: `nic`, `gpu0`, `task`, `host`. Unique in a trace
     columns: Sequence[str]
     """Names of columns of contracts.trace, through `nth` where a trace has several sources of the kind."""
-    period_ticks: int
-    """It is read on every n-th tick; fixed after `open`."""
+    period_ticks: int  # it is read on every n-th tick; fixed after `open`
 
     def open(self) -> None:
-        """Prepares it for reading. Everything slow belongs here.
-
-        Raises:
-            BadInput: it cannot be read; names the valid choices.
-        """
+        """Prepares it for reading; everything slow belongs here. Raises BadInput, which names the valid choices."""
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
         """Fills `row[at]` to `row[at + len(columns) - 1]`. All of these are None before the call.
@@ -51,6 +44,7 @@ class Source(Protocol):
         back then. Each becomes a row of the trace with the other sources' columns null. Times never go back from one
         sample to the next.
         """
+        return ()
 
     def quality(self) -> Dict[str, Any]:
         """Quality data that only the source has, as plain JSON values: method, resets, missing readings.

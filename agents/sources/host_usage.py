@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, MutableSequence, Optional, Sequence
 
-from driple.agents.sources.base import Late, Value, affordable_period, period_in_ticks
+from driple.agents.sources.base import Source, Value, affordable_period, period_in_ticks
 from driple.contracts.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _HZ = 5.0
 _MAX_SHARE = 0.002
 
 
-class HostSource:
+class HostSource(Source):
     """Busy time of all processors together, and memory that is not available to a new program."""
 
     name = "host"
@@ -53,9 +53,6 @@ class HostSource:
             self._failures += 1
             if self._failures == 1:
                 log.warning("host: %s cannot be read (%s)", self._proc, error)
-
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
 
     def quality(self) -> Dict[str, Any]:
         # Time in which a hypervisor ran something else in place of this host's processors. It is no fault of a sampler

@@ -15,14 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, MutableSequence, Optional, Sequence, Tuple
 
-from driple.agents.sources.base import Late, Value, affordable_period, period_in_ticks
+from driple.agents.sources.base import Source, Value, affordable_period, period_in_ticks
 from driple.agents.sources.process_tree import ProcessTree
 
 log = logging.getLogger(__name__)
 
 COLUMNS = ("task_mem_traffic_bytes",)
-CACHE_MISSES = (0, 3)
-"""PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES."""
+CACHE_MISSES = (0, 3)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241, "ppc64le": 319}
 _HZ = 50.0
@@ -97,7 +96,7 @@ class TaskCounter:
         return open_counter(thread, event, exclude_kernel=True)
 
 
-class MemoryTrafficSource:
+class MemoryTrafficSource(Source):
     """Bytes that the task's cache misses fetched from memory."""
 
     name = "task_traffic"
@@ -134,9 +133,6 @@ class MemoryTrafficSource:
             return
         if count:  # some virtual machines have a counter that never counts
             row[at] = count * self._line
-
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
 
     def quality(self) -> Dict[str, Any]:
         if self._counter is None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, List, MutableSequence, Optional, Protocol, Sequence, Tuple
 
-from driple.agents.sources.base import Late, Value, nth
+from driple.agents.sources.base import Source, Value, nth
 from driple.contracts.errors import BadInput, UnknownName
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,7 @@ _FILTER_LINK_64 = 1 << (_LINK_64 - 1)
 class Counters(Protocol):
     """A way to read the counters of one interface."""
 
-    way: str
-    """`netlink` or `sysfs`."""
+    way: str  # `netlink` or `sysfs`
 
     def read(self) -> Counts:
         """TX bytes, RX bytes, TX packets, RX packets. Raises OSError when the interface is gone."""
@@ -64,9 +63,7 @@ class NetlinkCounters:
         self._counters = struct.Struct("=QQQQ").unpack_from
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
         try:
-            self._socket.settimeout(
-                1.0
-            )  # the kernel answers while it takes the question; never hang on one that does not
+            self._socket.settimeout(1.0)  # the kernel answers at once; never hang on one that does not
             self._socket.bind((0, 0))
             self._send, self._receive = self._socket.send, self._socket.recv_into
             self._send(self._request)
@@ -146,7 +143,7 @@ def interfaces() -> Sequence[str]:
     return sorted(name for _, name in socket.if_nameindex())
 
 
-class NicSource:
+class NicSource(Source):
     """The raw counters of an interface. Wraps, resets and losses are counted, not corrected."""
 
     period_ticks = 1
@@ -189,9 +186,6 @@ class NicSource:
                 self._count_falls(last, counts)
             self._last = counts
         row[at], row[at + 1], row[at + 2], row[at + 3] = counts
-
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
 
     def quality(self) -> Dict[str, Any]:
         return {

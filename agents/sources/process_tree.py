@@ -37,8 +37,7 @@ from driple.contracts.errors import BadInput
 
 # Opening the file of one new process costs 10 us and more. Where many start at once, the rest waits for the next look.
 _OPENED_AT_ONCE = 16
-# More new pids than this in a tenth of a second: going through all processes is cheaper.
-_STORM = 4096
+_STORM = 4096  # more new pids than this in a tenth of a second: going through all processes is cheaper
 # Files of so many processes are kept open; those of the others are opened each time.
 _KEPT_FILES = 64
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -90,25 +89,17 @@ class _Member:
         self.parent = parent
         self.waited_ns = 0
         """The counted part of its cutime and cstime. Zero at first: earlier children belong to the tree too."""
-        self.owed_ns = 0
-        """Time of known children that are gone, not yet part of its cutime and cstime."""
+        self.owed_ns = 0  # time of known children that are gone, not yet part of its cutime and cstime
 
 
 class ProcessTree:
-    """A process and its descendants, as long as any of them is seen.
-
-    Attributes:
-        root: the pid of the task, to be set before `open`.
-        lost_track: new pids that were too many to look at one by one.
-        unseen_ns: CPU time since `open` that is known from parents alone; it came in steps, look by look.
-        lower_bound: whether there may be CPU time that nobody can know of.
-    """
+    """A process and its descendants, as long as any of them is seen."""
 
     def __init__(self, root: int = 0) -> None:
-        self.root = root
-        self.lost_track = 0
-        self.unseen_ns = 0
-        self.lower_bound = False
+        self.root = root  # the pid of the task, to be set before `open`
+        self.lost_track = 0  # new pids that were too many to look at one by one
+        self.unseen_ns = 0  # CPU time since `open` that is known from parents alone; it comes in steps, look by look
+        self.lower_bound = False  # whether there may be CPU time that nobody can know of
         self._members: Dict[int, _Member] = {}
         # Clocks and their last values, in the order of the members: two lists are the cheapest to go through.
         self._clocks: List[int] = []
@@ -125,11 +116,7 @@ class ProcessTree:
         self._stirred = False
 
     def open(self) -> None:
-        """Reads the tree as it is now.
-
-        Raises:
-            BadInput: no such process.
-        """
+        """Reads the tree as it is now. Raises BadInput if there is no such process."""
         try:
             time.clock_gettime_ns(cpu_clock(self.root))
             stat = Stat(self._file(self.root, "stat"))
@@ -155,12 +142,10 @@ class ProcessTree:
 
     @property
     def pids(self) -> List[int]:
-        """Its members now."""
         return list(self._members)
 
     @property
     def size(self) -> int:
-        """Number of members now."""
         return len(self._members)
 
     def cpu_ns(self) -> int:
@@ -217,7 +202,6 @@ class ProcessTree:
             self.look()
 
     def ended(self) -> bool:
-        """Whether the task's first process has ended."""
         try:
             # By kept files, which never become those of another process with the same number. One that has ended has
             # no memory any more; only then is the file read that costs ten times as much, more with many threads.
@@ -226,7 +210,6 @@ class ProcessTree:
             return True
 
     def sockets(self) -> Set[int]:
-        """Inodes of the sockets that the tree has open."""
         inodes: Set[int] = set()
         for pid in self._members:
             with suppress(OSError):
@@ -251,7 +234,6 @@ class ProcessTree:
         self._used.append(used)
 
     def _consider_new(self, first_new: int) -> None:
-        """Adds those new pids that are children of the tree."""
         opened = done = 0
         before, self._again = self._again, []
         for pid in before + self._queue:
@@ -397,8 +379,9 @@ def _no_process(pid: int) -> str:
     owner = _process_of_thread(pid)
     if owner is not None:
         return f"--pid {pid}: a thread of process {owner}; expected a process"
-    running, newest = _running()
-    return f"--pid {pid}: no such process; expected one of the {running} that run here (the newest is {newest})"
+    pids = _all_pids()
+    newest = max(pids, default=0)
+    return f"--pid {pid}: no such process; expected one of the {len(pids)} that run here (the newest is {newest})"
 
 
 def _process_of_thread(pid: int) -> Optional[int]:
@@ -411,8 +394,3 @@ def _process_of_thread(pid: int) -> Optional[int]:
 
 def _all_pids() -> List[int]:
     return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
-
-
-def _running() -> Tuple[int, int]:
-    pids = _all_pids()
-    return len(pids), max(pids, default=0)

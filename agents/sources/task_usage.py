@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any, Dict, List, MutableSequence, Optional, Sequence
 
-from driple.agents.sources.base import Late, Value, period_in_ticks
+from driple.agents.sources.base import Late, Source, Value, period_in_ticks
 from driple.agents.sources.process_tree import ProcessTree
 
 _LOOK_HZ = 10.0
@@ -66,7 +66,7 @@ class TaskSource:
         self._tree.close()
 
 
-class TaskMemorySource:
+class TaskMemorySource(Source):
     """Resident memory, the search for new children and the watch for the end: ten times a second, as they cost more."""
 
     name = "task_memory"
@@ -91,11 +91,7 @@ class TaskMemorySource:
             tree.look()
             row[at] = tree.rss_bytes()
 
-    def extra(self, last: bool = False) -> Sequence[Late]:
-        return ()
-
     def ended(self) -> Optional[str]:
-        """Why sampling ends; None while the task runs."""
         return "watched process ended" if self._ended else None
 
     def quality(self) -> Dict[str, Any]:

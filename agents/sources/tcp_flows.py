@@ -24,8 +24,7 @@ from driple.contracts.formats.trace import FLOW_COLUMNS, Column
 
 log = logging.getLogger(__name__)
 
-MAX_FLOWS = 4096
-"""Flows kept of one read: a server with a hundred thousand clients must not fill the disk."""
+MAX_FLOWS = 4096  # flows kept of one read: a server with a hundred thousand clients must not fill the disk
 
 _NETLINK_SOCK_DIAG = 4
 _TCPDIAG_GETSOCK, _SOCK_DIAG_BY_FAMILY = 18, 20
@@ -60,32 +59,23 @@ _AGAIN_NS = 1_000_000_000
 # A connection belongs to nobody until it is accepted, and a busy task may be slow to do that.
 _YOUNG_NS = 3_000_000_000
 _WALK_NS = 1_000_000_000
-# Asking for one flow costs some microseconds: beyond so many a walk is cheaper.
-_FEW = 32
+_FEW = 32  # asking for one flow costs some microseconds: beyond so many a walk is cheaper
 
 
 class _Flow(NamedTuple):
-    """A flow, as the kernel reports it."""
-
     cookie: int
     inode: int
-    message: bytes
-    """The part with the family, the ports and the addresses."""
+    message: bytes  # the part with the family, the ports and the addresses
     acked: int
     received: int
     retransmits: int
 
 
 class _Known(NamedTuple):
-    """Data of a flow that is kept between reads."""
-
-    question: bytes
-    """A request for this flow alone."""
-    ends: Tuple[Cell, ...]
-    """Local address, local port, remote address, remote port."""
+    question: bytes  # a request for this flow alone
+    ends: Tuple[Cell, ...]  # local address, local port, remote address, remote port
     of_task: Optional[int]
-    since_ns: int
-    """When it was first seen."""
+    since_ns: int  # when it was first seen
 
 
 class FlowTable:
@@ -161,12 +151,10 @@ class FlowTable:
         return rows
 
     def quality(self) -> Dict[str, Any]:
-        """Quality data of this table."""
         counts = {"most_flows": self._most, "flows_left_out": self._left_out}
         return {**counts, "walks": self._walks, "failures": self._failures}
 
     def close(self) -> None:
-        """Closes the descriptors; safe to call twice."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

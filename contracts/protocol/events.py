@@ -17,8 +17,7 @@ class Ready(Tagged):
     pid: int
     uid: int
     gid: int
-    ssh_address: Optional[str]
-    """Address of the host on the SSH connection that started the agent."""
+    ssh_address: Optional[str]  # address of the host on the SSH connection that started the agent
     python: str
     executable: str
     hostname: str
@@ -26,13 +25,11 @@ class Ready(Tagged):
     boot_id: str
     cores: int
     memory_bytes: int
-    work: str
-    """Absolute path of the agent's work folder."""
+    work: str  # absolute path of the agent's work folder
     disk_free_bytes: int
     mono_ns: int
     real_ns: int
-    ended_left: Tuple[str, ...]
-    """Processes of an earlier agent that were still running and have been ended."""
+    ended_left: Tuple[str, ...]  # processes of an earlier agent that were still running and have been ended
 
 
 class Busy(Tagged):
@@ -55,8 +52,7 @@ class Said(Tagged):
 
     name: str
     line: str
-    cut: bool = False
-    """Whether the line was too long and has been truncated."""
+    cut: bool = False  # whether the line was too long and has been truncated
 
 
 class Progress(Tagged):
@@ -65,8 +61,7 @@ class Progress(Tagged):
     name: str
     ready: bool
     steps: int
-    last: Optional[Dict[str, Any]]
-    """The last step, as the task wrote it."""
+    last: Optional[Dict[str, Any]]  # the last step, as the task wrote it
     finished: Optional[Finished]
     alive: bool
 
@@ -76,8 +71,7 @@ class Ended(Tagged):
 
     name: str
     pid: int
-    exit_code: int
-    """Negative: the number of the signal that killed it."""
+    exit_code: int  # negative: the number of the signal that killed it
     mono_ns: int
 
 
@@ -88,6 +82,5 @@ class Trouble(Tagged):
     what: str
 
 
-ProcessEvent = Union[Said, Progress, Ended, Trouble]
-"""An event that names a process."""
+ProcessEvent = Union[Said, Progress, Ended, Trouble]  # an event that names a process
 EVENTS = (Ready, Busy, Failed, Said, Progress, Ended, Trouble)

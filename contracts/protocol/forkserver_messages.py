@@ -30,8 +30,7 @@ class Run(Tagged):
     job: str
     task: str
     out: str
-    graph: Optional[str] = None
-    """Where a worker writes its graph; None for nowhere."""
+    graph: Optional[str] = None  # where a worker writes its graph; None for nowhere
 
 
 class Stop(Tagged):

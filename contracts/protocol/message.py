@@ -30,8 +30,7 @@ _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 class Message:
     """An annotation is a key, and its value the default. Subclasses of a message class cannot add keys."""
 
-    limits = _NO_LIMITS
-    """Least and greatest values, by key."""
+    limits = _NO_LIMITS  # least and greatest values, by key
 
     def __init__(self, **values: Any) -> None:
         """Takes the keys as keyword arguments. Type checkers verify them; `read` also verifies them at run time."""
@@ -39,11 +38,7 @@ class Message:
 
     @classmethod
     def read(cls: Type[M], value: Any, place: str) -> M:
-        """Decodes a JSON value.
-
-        Raises:
-            BadInput: a key is unknown or missing, or a value is not allowed; the message begins with `place`.
-        """
+        """Decodes a JSON value. Raises BadInput, which begins with `place`, for a wrong key or value."""
         kinds: Dict[str, str] = getattr(cls, "__annotations__", {})
         message = cls.__new__(cls)
         for key, item in expect(dict, value, place).items():
@@ -76,14 +71,12 @@ class Tagged(Message):
     """A message that is sent as `{"tag": {...}}`. The tag is the class name in snake case."""
 
     tag = ""
-    bare = ""
-    """A message with only this key is sent as `{"tag": value}`."""
+    bare = ""  # a message with only this key is sent as `{"tag": value}`
 
     def __init_subclass__(cls) -> None:
         cls.tag = snake_case(cls.__name__)
 
     def to_line(self) -> str:
-        """The message as a line of JSON, without its end."""
         return encode({self.tag: getattr(self, self.bare) if self.bare else self})
 
 

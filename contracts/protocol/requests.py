@@ -19,8 +19,7 @@ A = TypeVar("A", bound=Message)
 class Request(Message, Generic[A]):
     """A request that is answered by an `A`."""
 
-    do = ""
-    """Name of the request on the wire: the class name in snake case."""
+    do = ""  # name of the request on the wire: the class name in snake case
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -31,7 +30,6 @@ class Request(Message, Generic[A]):
         return encode({"do": self.do, "id": number, **vars(self)})
 
     def read_answer(self, value: Any, place: str) -> A:
-        """Decodes the answer. Raises BadInput."""
         answer: A = type(self).__orig_bases__[0].__args__[0].read(value, place)  # type: ignore[attr-defined]
         return answer
 
@@ -53,10 +51,8 @@ class Beat(Request[BeatAnswer]):
 class NicInfo(Message):
     """A network interface."""
 
-    up: bool
-    """Whether it is up and has a carrier."""
-    speed_mbit: Optional[int]
-    """As the device reports it; None if it does not."""
+    up: bool  # whether it is up and has a carrier
+    speed_mbit: Optional[int]  # as the device reports it; None if it does not
     addresses: Tuple[str, ...]
     mtu: Optional[int]
 
@@ -67,8 +63,7 @@ class GpuInfo(Message):
     index: int
     uuid: Optional[str]
     name: Optional[str]
-    error: str = ""
-    """Why the GPU could not be identified."""
+    error: str = ""  # why the GPU could not be identified
 
 
 class PythonInfo(Message):
@@ -85,26 +80,20 @@ class PythonInfo(Message):
 class HostInfo(Message):
     """Answers Look."""
 
-    nics: Dict[str, Optional[NicInfo]]
-    """None for an interface that does not exist."""
-    interfaces: Tuple[str, ...]
-    """Names of all interfaces."""
+    nics: Dict[str, Optional[NicInfo]]  # None for an interface that does not exist
+    interfaces: Tuple[str, ...]  # names of all interfaces
     gpus: Optional[Tuple[GpuInfo, ...]]
     python: Optional[PythonInfo]
     disk_free_bytes: int
-    gpus_error: str = ""
-    """Why there are no `gpus`."""
-    python_error: str = ""
-    """Why there is no `python`."""
+    gpus_error: str = ""  # why there are no `gpus`
+    python_error: str = ""  # why there is no `python`
 
 
 class Look(Request[HostInfo]):
     """Describe the host."""
 
-    nics: Tuple[str, ...] = ()
-    """Interfaces to describe; all if empty."""
-    gpus: bool = False
-    """Whether to list the GPUs."""
+    nics: Tuple[str, ...] = ()  # interfaces to describe; all if empty
+    gpus: bool = False  # whether to list the GPUs
     python: Optional[Tuple[str, ...]] = None
     """Head of the command line that runs tasks, to report the versions of its packages."""
 
@@ -141,18 +130,13 @@ class Start(Request[StartAnswer]):
 
     name: str
     argv: Tuple[str, ...]
-    stderr: str
-    """File to which stderr is appended."""
+    stderr: str  # file to which stderr is appended
     env: Optional[Dict[str, str]] = None
-    stdout: Optional[str] = None
-    """File to which stdout is appended; None: discarded, or relayed with `talk`."""
-    talk: bool = False
-    """Whether stdout is relayed line by line, and lines can be sent to stdin."""
-    lifeline: bool = True
-    """Whether stdin is a pipe that closes when the agent ends."""
+    stdout: Optional[str] = None  # file to which stdout is appended; None: discarded, or relayed with `talk`
+    talk: bool = False  # whether stdout is relayed line by line, and lines can be sent to stdin
+    lifeline: bool = True  # whether stdin is a pipe that closes when the agent ends
     limit_s: float = DAY_S
-    cwd: str = ""
-    """Working directory: the agent's work folder or a folder inside it."""
+    cwd: str = ""  # working directory: the agent's work folder or a folder inside it
     limits = {"limit_s": (0.001, 1e7)}
 
     def check(self) -> None:
@@ -177,12 +161,9 @@ class Tell(Request[Done]):
 class StopAnswer(Message):
     """Answers Stop."""
 
-    ended: Dict[str, int]
-    """Exit codes by name."""
-    killed: Tuple[str, ...]
-    """Processes that needed SIGKILL."""
-    left: Tuple[str, ...] = ()
-    """Processes with descendants that survived even SIGKILL."""
+    ended: Dict[str, int]  # exit codes by name
+    killed: Tuple[str, ...]  # processes that needed SIGKILL
+    left: Tuple[str, ...] = ()  # processes with descendants that survived even SIGKILL
 
 
 class Stop(Request[StopAnswer]):
@@ -198,8 +179,7 @@ class Follow(Request[Done]):
 
     name: str
     folder: str
-    pid: Optional[int] = None
-    """The task's process, if the agent did not start it under that name."""
+    pid: Optional[int] = None  # the task's process, if the agent did not start it under that name
 
 
 class Unfollow(Request[Done]):
@@ -226,8 +206,7 @@ class StepsAnswer(Message):
     """Answers Steps."""
 
     rows: int
-    measured_start_mono_ns: Optional[int]
-    """None if the task ended before the measured part."""
+    measured_start_mono_ns: Optional[int]  # None if the task ended before the measured part
     measured_end_mono_ns: Optional[int]
 
 
@@ -236,8 +215,7 @@ class Steps(Request[StepsAnswer]):
 
     source: str
     target: str
-    warmup: int = 0
-    """Steps before the measured part."""
+    warmup: int = 0  # steps before the measured part
 
 
 class FileSum(Message):
@@ -250,8 +228,7 @@ class FileSum(Message):
 class SumsAnswer(Message):
     """Answers Sums."""
 
-    files: Dict[str, FileSum]
-    """By path relative to the folder."""
+    files: Dict[str, FileSum]  # by path relative to the folder
 
 
 class Sums(Request[SumsAnswer]):
@@ -269,8 +246,7 @@ class Remove(Request[Done]):
 class RunAnswer(Message):
     """Answers Run."""
 
-    exit_code: int
-    """-1 if the program does not exist or took too long."""
+    exit_code: int  # -1 if the program does not exist or took too long
     stdout: str
     stderr: str
 
@@ -298,8 +274,7 @@ class UndoLater(Request[Done]):
 class UndoNowAnswer(Message):
     """Answers UndoNow."""
 
-    failed: Tuple[str, ...]
-    """Names of the commands that failed."""
+    failed: Tuple[str, ...]  # names of the commands that failed
 
 
 class UndoNow(Request[UndoNowAnswer]):
@@ -331,12 +306,9 @@ class Send(Request[SendAnswer]):
 
     address: str
     port: int
-    seconds: float = 0.5
-    """Duration of the TCP stream."""
-    packets: int = 1000
-    """Number of datagrams."""
-    payload: int = 1000
-    """Bytes of each datagram."""
+    seconds: float = 0.5  # duration of the TCP stream
+    packets: int = 1000  # number of datagrams
+    payload: int = 1000  # bytes of each datagram
     limits = {"port": (1, 65535), "seconds": (0.0, 10.0), "packets": (0, 100_000), "payload": (1, 65_000)}
 
 

@@ -18,8 +18,7 @@ STOP = "stop"
 class SamplerSummary(Message):
     """Quality of a trace and of each of its sources."""
 
-    asked: Dict[str, Any]
-    """The SamplerSpec, without defaults."""
+    asked: Dict[str, Any]  # the SamplerSpec, without defaults
     host: str
     kernel: str
     machine: str
@@ -33,7 +32,5 @@ class SamplerSummary(Message):
     sources: Dict[str, Any]
     tables: Dict[str, Any]
     clean_stop: bool
-    files: Dict[str, int]
-    """Rows by path."""
-    command_exit: Optional[int]
-    """Exit code of the wrapped command, if there is one."""
+    files: Dict[str, int]  # rows by path
+    command_exit: Optional[int]  # exit code of the wrapped command, if there is one

@@ -19,31 +19,20 @@ DAY_S = 86_400.0
 class SamplerSpec:
     """One trace. The fields are the keys of the file."""
 
-    out: str
-    """The Parquet file; the flows go beside it, to `x.flows.parquet`."""
+    out: str  # the Parquet file; the flows go beside it, to `x.flows.parquet`
     hz: float = 100.0
-    for_s: Optional[float] = None
-    """Duration; None: until something else ends it."""
-    limit_s: float = DAY_S
-    """Upper limit of the duration in any case."""
-    nic: Tuple[str, ...] = ()
-    """Interfaces."""
-    gpu: Tuple[str, ...] = ()
-    """GPUs by index or UUID."""
-    pid: Optional[int] = None
-    """First process of the task; sampling ends with it."""
-    command: Tuple[str, ...] = ()
-    """Command to start and watch instead of `pid`."""
-    flows_hz: Optional[float] = None
-    """Rate at which the TCP flows are read; None: never."""
-    host: bool = False
-    """Sample only the host's CPU and memory, which are part of every trace anyway."""
+    for_s: Optional[float] = None  # duration; None: until something else ends it
+    limit_s: float = DAY_S  # upper limit of the duration in any case
+    nic: Tuple[str, ...] = ()  # interfaces
+    gpu: Tuple[str, ...] = ()  # GPUs by index or UUID
+    pid: Optional[int] = None  # first process of the task; sampling ends with it
+    command: Tuple[str, ...] = ()  # command to start and watch instead of `pid`
+    flows_hz: Optional[float] = None  # rate at which the TCP flows are read; None: never
+    host: bool = False  # sample only the host's CPU and memory, which are part of every trace anyway
     watch_stdin: bool = False
     """Whether stdin is the controller's channel: sampling ends when it closes, and clock probes are answered."""
-    realtime: bool = True
-    """Whether to request real-time priority."""
-    labels: Dict[str, str] = field(default_factory=dict)
-    """Copied into the metadata of the trace: the run, the task."""
+    realtime: bool = True  # whether to request real-time priority
+    labels: Dict[str, str] = field(default_factory=dict)  # copied into the metadata of the trace: the run, the task
 
     def __post_init__(self) -> None:
         _within("--hz", self.hz, MIN_HZ, MAX_HZ)
@@ -69,9 +58,5 @@ def _within(option: str, value: float, low: float, high: float) -> None:
 
 
 def read_spec(path: Path) -> SamplerSpec:
-    """Reads the file that the controller wrote.
-
-    Raises:
-        BadInput: with the file and the place in it.
-    """
+    """Reads the file that the controller wrote. Raises BadInput with the file and the place in it."""
     return read_json_file(path, partial(from_plain, SamplerSpec))

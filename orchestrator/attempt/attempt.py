@@ -25,8 +25,7 @@ from driple.orchestrator.hosts.agent_client import RUNS
 
 log = logging.getLogger(__name__)
 
-TERM_S = 5.0
-"""Maximum time between SIGTERM and SIGKILL of a task."""
+TERM_S = 5.0  # maximum time between SIGTERM and SIGKILL of a task
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class FinishedAttempt:
     network: dict[str, float]
     network_done_by: dict[str, str]
     versions: dict[str, str]
-    folders: dict[str, str]
-    """Folder of the attempt, by host."""
+    folders: dict[str, str]  # folder of the attempt, by host
 
 
 class Attempt:
@@ -48,9 +46,9 @@ class Attempt:
 
     def __init__(self, request: Request, on_progress: Callable[[str], None] = lambda text: None) -> None:
         token = uuid.uuid4().hex[:8]
-        self.stations = dict(request.stations)
+        self.clients = dict(request.clients)
         self.folders = {
-            name: f"{station.facts.work}/{RUNS}/{request.run_id}.{token}" for name, station in self.stations.items()
+            name: f"{client.facts.work}/{RUNS}/{request.run_id}.{token}" for name, client in self.clients.items()
         }
         self.states: dict[str, TaskState] = {}
         self._request = request
@@ -64,7 +62,7 @@ class Attempt:
 
     def go(self) -> FinishedAttempt:
         """Runs up to the end of the last task. After a RunFailed, no process of the attempt is left."""
-        self._listener.attach(self.stations)
+        self._listener.attach(self.clients)
         self._listener.on_started = self._starter.started
         try:
             return self._go()
@@ -73,41 +71,41 @@ class Attempt:
             raise
         finally:
             for state in self.states.values():
-                try_ask(state.station, requests.Unfollow(name=state.place.process))
+                try_ask(state.client, requests.Unfollow(name=state.place.process))
             self._listener.detach()
 
     def _go(self) -> FinishedAttempt:
-        network, done_by = self._request.links.apply(self._request.spec, self.stations)
-        prepared = prepare(self._request, self.folders)
-        self.states = self._listener.states = prepared.states
+        network, done_by = self._request.links.apply(self._request.spec, self.clients)
+        job, self.states = prepare(self._request, self.folders)
+        self._listener.states = self.states
         self._warm_up()
-        before = {name: station.probe_clock() for name, station in self.stations.items()}
-        self._start(prepared.job)
+        before = {name: client.probe_clock() for name, client in self.clients.items()}
+        self._start(job)
         self._watch()
         self._finish()
-        clocks = {name: ClockFit(before[name], station.probe_clock()) for name, station in self.stations.items()}
+        clocks = {name: ClockFit(before[name], client.probe_clock()) for name, client in self.clients.items()}
         tasks = list(self.states.values())
-        return FinishedAttempt(prepared.job, tasks, clocks, network, done_by, self._versions(), self.folders)
+        return FinishedAttempt(job, tasks, clocks, network, done_by, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
         """Starts a fork server on every host that needs one, and waits until it is ready."""
-        wanted = {state.station.name: state.station for state in self.states.values() if state.way == WARM}
-        for name, station in wanted.items():
-            if station.warm is None or station.warm.failure:
-                station.warm = ForkServer(station, self._request.hosts[name].python)
-                station.warm.begin()
+        wanted = {state.client.name: state.client for state in self.states.values() if state.way == WARM}
+        for name, client in wanted.items():
+            if client.fork_server is None or client.fork_server.failure:
+                client.fork_server = ForkServer(client, self._request.hosts[name].python)
+                client.fork_server.begin()
         self._listener.until(
-            lambda: all(station.warm.ready or station.warm.failure for station in wanted.values()),
+            lambda: all(client.fork_server.ready or client.fork_server.failure for client in wanted.values()),
             WARM_READY_S,
             lambda: (
                 "TensorFlow was not loaded in time on "
-                + ", ".join(name for name, station in wanted.items() if not station.warm.ready)
+                + ", ".join(name for name, client in wanted.items() if not client.fork_server.ready)
             ),
         )
-        for name, station in wanted.items():
-            if station.warm.failure:
-                words = self._listener.tail(station, "warm.log")
-                said = f"{station.warm.failure}: {words[-1]}" if words else station.warm.failure
+        for name, client in wanted.items():
+            if client.fork_server.failure:
+                words = self._listener.tail(client, "warm.log")
+                said = f"{client.fork_server.failure}: {words[-1]}" if words else client.fork_server.failure
                 raise AttemptError(said, FailureOrigin(name, command="the fork server", words=words))
 
     def _start(self, job: JobSpec) -> None:
@@ -126,7 +124,6 @@ class Attempt:
             )
 
     def _watch(self) -> None:
-        """Waits until every worker has ended successfully."""
         timeouts = self._request.timeouts
 
         def done() -> bool:
@@ -173,25 +170,24 @@ class Attempt:
         """Ends every process of the attempt on hosts that answer. Safe to call twice."""
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
-            try_ask(state.station, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
+            try_ask(state.client, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
 
     def remove_folders(self) -> None:
-        """Removes the folders of the attempt on its hosts."""
-        for name, station in self.stations.items():
-            try_ask(station, requests.Remove(path=self.folders[name]), timeout_s=60.0)
+        for name, client in self.clients.items():
+            try_ask(client, requests.Remove(path=self.folders[name]), timeout_s=60.0)
 
     def _stop_tasks(self, states: Iterable[TaskState]) -> None:
         """Ends tasks by SIGTERM, then SIGKILL: forked tasks through their fork server, containers also by name."""
         grace = self._request.timeouts.stop_s
-        running = [state for state in states if not state.over and state.pid and state.station.lost is None]
+        running = [state for state in states if not state.over and state.pid and state.client.lost is None]
         waiting = []
         for state in running:
             try:
                 if state.way == WARM:
-                    state.station.warm.stop(state.pid)
+                    state.client.fork_server.stop(state.pid)
                 else:
                     stop = requests.Stop(names=(state.place.process,), grace_s=min(grace, TERM_S))
-                    waiting.append(state.station.post(stop))
+                    waiting.append(state.client.post(stop))
             except RunFailed as error:
                 log.debug("stopping %s: %s", state.where, error)
         for answer in waiting:
@@ -202,21 +198,21 @@ class Attempt:
         self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
         for state in running:
             if state.way == CONTAINER:
-                docker = self._request.hosts[state.station.name].docker
+                docker = self._request.hosts[state.client.name].docker
                 remove = (docker, "rm", "--force", self._starter.container_name(state))
-                try_ask(state.station, requests.Run(argv=remove, limit_s=20.0), timeout_s=30.0)
+                try_ask(state.client, requests.Run(argv=remove, limit_s=20.0), timeout_s=30.0)
 
     def _stop_warm_tasks(self, states: Sequence[TaskState], seconds: float) -> None:
         """Waits for forked tasks; ends the fork server of a task that does not end."""
-        self._listener.settle(lambda: all(state.over or state.station.lost for state in states), seconds)
+        self._listener.settle(lambda: all(state.over or state.client.lost for state in states), seconds)
         for state in states:
-            if not state.over and state.station.lost is None and state.station.warm is not None:
-                try_ask(state.station, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
-                state.station.warm = None
+            if not state.over and state.client.lost is None and state.client.fork_server is not None:
+                try_ask(state.client, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
+                state.client.fork_server = None
 
     def _versions(self) -> dict[str, str]:
         """Software versions of the tasks: by package where all hosts agree, else by `host/package`."""
-        by_host = {name: python_versions(station.info) for name, station in self.stations.items()}
+        by_host = {name: python_versions(client.info) for name, client in self.clients.items()}
         versions: dict[str, str] = {}
         for package in sorted({package for found in by_host.values() for package in found}):
             found = {name: str(has[package]) for name, has in by_host.items() if has.get(package)}

@@ -26,12 +26,10 @@ LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
 PROBE_S = 0.25
 PROBE_PACKETS = 200
-LOSS_PACKETS = 2000
-"""If loss was requested: enough for an error of a quarter at 1 %."""
+LOSS_PACKETS = 2000  # if loss was requested: enough for an error of a quarter at 1 %
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
-ENOUGH = 0.8
-"""A link with a smaller share of its rate is probed again, and then a warning."""
+ENOUGH = 0.8  # a link with a smaller share of its rate is probed again, and then a warning
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
 """Default queueing disciplines of a kernel, which it restores by itself."""
 
@@ -47,13 +45,13 @@ _TAKE_OFF = (
 class Shaper:
     """Sets the network condition of the hosts of a run. This one is for hosts without a link of their own."""
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
+    def shape(self, condition: NetworkCondition, setting: Setting, clients: Clients) -> dict[str, str]:
         """Sets a condition; returns the mechanism of each part."""
         if condition != NOTHING:
             raise PermanentError(f"network condition {condition.label}: these hosts have no link; use the lab")
         return {}
 
-    def clear(self, stations: Clients) -> None:
+    def clear(self, clients: Clients) -> None:
         """Removes the condition."""
 
     def pairs_at_once(self, hosts: int) -> int:
@@ -70,49 +68,49 @@ class Links:
         self._measured: dict[Any, tuple[dict[str, float], dict[str, str]]] = {}
         self._last: dict[str, Any] = {}
 
-    def data_address(self, setting: Setting, station: AgentClient) -> str:
+    def data_address(self, setting: Setting, client: AgentClient) -> str:
         """The address at which other tasks reach those of a host."""
         if setting.one_machine:
             return LOOPBACK
-        host = self._hosts[station.name]
+        host = self._hosts[client.name]
         link = host.networks.get(setting.network, Link())
-        return link.address or station.facts.ssh_address or host.address
+        return link.address or client.facts.ssh_address or host.address
 
-    def traffic_source(self, setting: Setting, station: AgentClient, tasks: int, way: str) -> str:
+    def traffic_source(self, setting: Setting, client: AgentClient, tasks: int, way: str) -> str:
         """The source of a task's traffic: its own interface, or the sum of its TCP flows."""
         if way == CONTAINER:
             return "nic:eth0"
-        address = self.data_address(setting, station)
+        address = self.data_address(setting, client)
         if tasks > 1 or address == LOOPBACK:
             return FLOWS
-        nics = {} if station.info is None else station.info.nics
+        nics = {} if client.info is None else client.info.nics
         by_address = next((name for name, nic in nics.items() if nic is not None and address in nic.addresses), None)
-        nic = self._hosts[station.name].networks.get(setting.network, Link()).nic or by_address
+        nic = self._hosts[client.name].networks.get(setting.network, Link()).nic or by_address
         if by_address is not None and nic != by_address:
             raise HostError(
-                f"{station.name}: nic is {nic!r} in the inventory, but {address} is the address of {by_address!r}"
+                f"{client.name}: nic is {nic!r} in the inventory, but {address} is the address of {by_address!r}"
             )
         if nic is None:
             return FLOWS
         if nics and nic not in nics:
-            raise HostError(f"{station.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
+            raise HostError(f"{client.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
         return f"nic:{nic}"
 
-    def apply(self, spec: RunSpec, stations: Clients) -> tuple[dict[str, float], dict[str, str]]:
+    def apply(self, spec: RunSpec, clients: Clients) -> tuple[dict[str, float], dict[str, str]]:
         """Sets the condition of a run unless it is set; returns what was measured, and the mechanisms."""
         if spec.setting.one_machine:
             return {}, {}
-        hosts = tuple(sorted(stations))
-        key = (hosts, spec.setting.network, spec.network, tuple(id(stations[name]) for name in hosts))
+        hosts = tuple(sorted(clients))
+        key = (hosts, spec.setting.network, spec.network, tuple(id(clients[name]) for name in hosts))
         if key not in self._measured or any(self._last.get(name) != key for name in hosts):
-            done_by = self._shaper.shape(spec.network, spec.setting, stations)
-            addresses = {name: self.data_address(spec.setting, stations[name]) for name in hosts}
+            done_by = self._shaper.shape(spec.network, spec.setting, clients)
+            addresses = {name: self.data_address(spec.setting, clients[name]) for name in hosts}
             packets = LOSS_PACKETS if spec.network.loss_pct else PROBE_PACKETS
             at_once = self._shaper.pairs_at_once(len(hosts))
-            measured = probe(stations, addresses, packets=packets, at_once=at_once)
+            measured = probe(clients, addresses, packets=packets, at_once=at_once)
             wanted = spec.network.rate_mbit or float(spec.setting.link_mbit or 0)
             if measured and measured["rate_mbit"] < ENOUGH * wanted and not spec.network.loss_pct:
-                again = probe(stations, addresses, packets=packets, at_once=at_once)  # the machine may have been busy
+                again = probe(clients, addresses, packets=packets, at_once=at_once)  # the machine may have been busy
                 measured = max(measured, again, key=lambda found: found["rate_mbit"])
                 if measured["rate_mbit"] < ENOUGH * wanted:
                     log.warning(
@@ -123,32 +121,24 @@ class Links:
                 self._last[name] = key
         return self._measured[key]
 
-    def clear(self, stations: Clients) -> None:
-        """Removes every condition."""
-        self._shaper.clear({name: station for name, station in stations.items() if station.lost is None})
+    def clear(self, clients: Clients) -> None:
+        self._shaper.clear({name: client for name, client in clients.items() if client.lost is None})
 
 
-def probe(stations: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
-    """Measures rate and loss from each host to the next.
-
-    Args:
-        stations: of the run.
-        addresses: on the data network, by host.
-        packets: datagrams from each.
-        at_once: number of parallel pairs.
-    """
-    names = [name for name in stations if addresses.get(name)]
+def probe(clients: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
+    """Measures rate and loss from each host to the next with so many datagrams, on `at_once` pairs in parallel."""
+    names = [name for name in clients if addresses.get(name)]
     if len(names) < 2:
         return {}
 
     def one(pair: tuple[str, str]) -> tuple[float, int, int]:
         sender, hearer = pair
-        at = stations[hearer].ask(requests.Listen())
+        at = clients[hearer].ask(requests.Listen())
         send = requests.Send(
             address=addresses[hearer], port=at.tcp_port, seconds=PROBE_S, packets=packets, payload=PROBE_PAYLOAD
         )
-        told = stations[sender].ask(send, timeout_s=60.0)
-        got = stations[hearer].ask(requests.Heard(token=at.token), timeout_s=60.0)
+        told = clients[sender].ask(send, timeout_s=60.0)
+        got = clients[hearer].ask(requests.Heard(token=at.token), timeout_s=60.0)
         rate = got.tcp_bytes * 8e-6 / got.tcp_seconds if got.tcp_seconds else 0.0
         return rate, told.packets, got.udp_packets
 
@@ -172,52 +162,52 @@ class TcShaper(Shaper):
     def __init__(self, hosts: Mapping[str, HostSpec]) -> None:
         self._hosts = hosts
 
-    def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
-        self.clear(stations)
+    def shape(self, condition: NetworkCondition, setting: Setting, clients: Clients) -> dict[str, str]:
+        self.clear(clients)
         if condition == NOTHING:
             return {}
         try:
-            by = {name: self._make(condition, setting, station) for name, station in stations.items()}
+            by = {name: self._make(condition, setting, client) for name, client in clients.items()}
         except RunFailed:
             with suppress(RunFailed):  # the cause is the better message
-                self.clear(stations)
+                self.clear(clients)
             raise
         parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
         return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
 
-    def clear(self, stations: Clients) -> None:
-        for name, station in stations.items():
-            failed = station.ask(requests.UndoNow(), timeout_s=30.0).failed
+    def clear(self, clients: Clients) -> None:
+        for name, client in clients.items():
+            failed = client.ask(requests.UndoNow(), timeout_s=30.0).failed
             if failed:
                 raise HostError(f"{name}: {', '.join(failed)} could not be removed; remove it by hand (tc qdisc show)")
 
     def pairs_at_once(self, hosts: int) -> int:
         return hosts // 2
 
-    def _make(self, condition: NetworkCondition, setting: Setting, station: AgentClient) -> str:
+    def _make(self, condition: NetworkCondition, setting: Setting, client: AgentClient) -> str:
         """Sets the condition on one host; returns the mechanism."""
-        nic = self._hosts[station.name].networks.get(setting.network, Link()).nic
+        nic = self._hosts[client.name].networks.get(setting.network, Link()).nic
         if nic is None:
             raise PermanentError(
-                f"{station.name}: a network condition needs the name of its interface; add networks: "
+                f"{client.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
-        tc = [*([] if station.facts.uid == 0 else ["sudo", "-n"]), "tc", "qdisc"]
-        there = station.ask(requests.Run(argv=("tc", "qdisc", "show", "dev", nic, "root"))).stdout.split()
+        tc = [*([] if client.facts.uid == 0 else ["sudo", "-n"]), "tc", "qdisc"]
+        there = client.ask(requests.Run(argv=("tc", "qdisc", "show", "dev", nic, "root"))).stdout.split()
         if len(there) > 1 and there[1] not in _OWN_QDISCS:
             raise PermanentError(
-                f"{station.name}: {nic} already has a qdisc ({there[1]}), which could not be restored "
+                f"{client.name}: {nic} already has a qdisc ({there[1]}), which could not be restored "
                 "afterwards; remove it, or leave network: out"
             )
-        station.ask(requests.UndoLater(name=f"tc of {nic}", argv=("sh", "-c", _TAKE_OFF, "sh", nic, *tc)))
+        client.ask(requests.UndoLater(name=f"tc of {nic}", argv=("sh", "-c", _TAKE_OFF, "sh", nic, *tc)))
         words = ""
         for way, arguments in tc_ways(condition):
-            done = station.ask(requests.Run(argv=(*tc, "replace", "dev", nic, "root", *arguments), limit_s=20.0))
+            done = client.ask(requests.Run(argv=(*tc, "replace", "dev", nic, "root", *arguments), limit_s=20.0))
             if done.exit_code == 0:
                 return way
             words = words or " ".join(done.stderr.split())
         raise PermanentError(
-            f"{station.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
+            f"{client.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
         )
 

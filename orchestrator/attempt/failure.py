@@ -19,10 +19,8 @@ class FailureOrigin:
     task: str = ""
     command: str = ""
     exit_code: int | None = None
-    words: Sequence[str] = field(default_factory=tuple)
-    """The end of its log."""
-    sampler: bool = False
-    """Whether the sampler of the task failed, and not the task itself."""
+    words: Sequence[str] = field(default_factory=tuple)  # the end of its log
+    sampler: bool = False  # whether the sampler of the task failed, and not the task itself
 
 
 class AttemptError(RunFailed):
@@ -34,13 +32,9 @@ class AttemptError(RunFailed):
         self.origin = origin
 
     def lines(self) -> Sequence[str]:
-        if self.origin is None:
-            return [self.reason]
-        lines = [self.reason]
-        if self.origin.command:
-            lines.append(f"  command on {self.origin.host}: {self.origin.command}")
-        lines += [f"  | {line}" for line in self.origin.words[-SHOWN_LINES:]]
-        return lines
+        origin = self.origin or FailureOrigin("")
+        command = [f"  command on {origin.host}: {origin.command}"] if origin.command else []
+        return [self.reason, *command, *(f"  | {line}" for line in origin.words[-SHOWN_LINES:])]
 
 
 class PermanentError(RunFailed):

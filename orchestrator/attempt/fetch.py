@@ -25,21 +25,18 @@ from driple.orchestrator.hosts.agent_client import AgentClient
 
 PARTIAL = ".partial"
 QUALITY = ("priority", "loop", "sources", "tables")
-KEPT_LOG_BYTES = 4 * 1024 * 1024
-"""Only the end of a longer log is kept."""
+KEPT_LOG_BYTES = 4 * 1024 * 1024  # only the end of a longer log is kept
 
 
 @dataclass(frozen=True)
 class Stage:
     """The temporary folder of an attempt, beside the run directory."""
 
-    paths: RunPaths
-    """Of the attempt."""
+    paths: RunPaths  # of the attempt
     final: RunPaths
 
     @classmethod
     def make(cls, output: Path, experiment: str, run_id: str, attempt: int) -> Stage:
-        """Creates the folder."""
         paths = RunPaths(output, experiment, f".{run_id}.{attempt}{PARTIAL}")
         shutil.rmtree(paths.root, ignore_errors=True)
         for folder in ("trace", "steps", "graph", "logs"):
@@ -47,7 +44,6 @@ class Stage:
         return cls(paths, RunPaths(output, experiment, run_id))
 
     def discard(self) -> None:
-        """Removes it."""
         shutil.rmtree(self.paths.root, ignore_errors=True)
 
     def place(self) -> None:
@@ -75,22 +71,22 @@ def previous_attempts(final: RunPaths) -> int:
         return 0
 
 
-def fetch(ended: FinishedAttempt, stations: dict[str, AgentClient], stage: Stage) -> dict[str, str]:
+def fetch(ended: FinishedAttempt, clients: dict[str, AgentClient], stage: Stage) -> dict[str, str]:
     """Fetches every file, verifies it, and returns the checksums by path in the run directory."""
     measured: list[int] = []
     for state in ended.tasks:
         if state.is_worker:
             source, warmup = f"{state.place.out}/{STEPS_FILE}", ended.job.run.measurement.warmup_steps
             steps = requests.Steps(source=source, target=state.place.steps, warmup=warmup)
-            told = state.station.ask(steps, timeout_s=120.0)
+            told = state.client.ask(steps, timeout_s=120.0)
             if told.measured_start_mono_ns is None or told.measured_end_mono_ns is None:
                 raise AttemptError(f"{state.where} left {told.rows} steps, none of them after the warm-up")
             state.steps = told.rows
-            clock = ended.clocks[state.station.name]
+            clock = ended.clocks[state.client.name]
             measured += map(clock.to_controller, (told.measured_start_mono_ns, told.measured_end_mono_ns))
     check_cover(ended, min(measured), max(measured))
-    with ThreadPoolExecutor(max_workers=max(1, len(stations))) as pool:
-        for _ in pool.map(lambda name: _fetch_host(name, ended, stations[name], stage), stations):
+    with ThreadPoolExecutor(max_workers=max(1, len(clients))) as pool:
+        for _ in pool.map(lambda name: _fetch_host(name, ended, clients[name], stage), clients):
             pass
     with replacing(stage.paths.job) as stream:
         json.dump(to_plain(ended.job), stream, indent=1)
@@ -105,7 +101,7 @@ def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
     """Raises AttemptError unless every trace spans the measured part, given on the controller's clock."""
     for state in ended.tasks:
         assert state.summary is not None  # else the attempt has failed
-        clock = ended.clocks[state.station.name]
+        clock = ended.clocks[state.client.name]
         slack_ns = 2e9 / ended.job.run.measurement.sampling_hz + 2 * clock.bound_ns
         late_s = (clock.to_controller(state.summary.first_mono_ns) - begin_ns - slack_ns) * 1e-9
         early_s = (end_ns - clock.to_controller(state.summary.last_mono_ns) - slack_ns) * 1e-9
@@ -115,11 +111,11 @@ def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
             raise AttemptError(f"the trace of {state.where} {how} the measured part; increase warmup_steps")
 
 
-def _fetch_host(name: str, ended: FinishedAttempt, station: AgentClient, stage: Stage) -> None:
+def _fetch_host(name: str, ended: FinishedAttempt, client: AgentClient, stage: Stage) -> None:
     folder = ended.folders[name]
-    sums = station.ask(requests.Sums(folder=folder), timeout_s=300.0).files
+    sums = client.ask(requests.Sums(folder=folder), timeout_s=300.0).files
     for state in ended.tasks:
-        if state.station.name != name:
+        if state.client.name != name:
             continue
         wanted = {
             state.place.trace: stage.paths.trace(state.task),
@@ -133,13 +129,13 @@ def _fetch_host(name: str, ended: FinishedAttempt, station: AgentClient, stage: 
             relative = os.path.relpath(remote, folder)
             if relative not in sums:
                 raise RunFailed(f"{state.where} left no {relative}")
-            station.host.get(remote, local)
+            client.host.get(remote, local)
             if _sha256(local) != sums[relative].sha256:
                 raise RunFailed(f"{name}: {relative} did not arrive as it was sent")
-        fetch_log(state, station, stage, sums)
+        fetch_log(state, client, stage, sums)
 
 
-def fetch_log(state: TaskState, station: AgentClient, stage: Stage, sums: dict[str, requests.FileSum]) -> None:
+def fetch_log(state: TaskState, client: AgentClient, stage: Stage, sums: dict[str, requests.FileSum]) -> None:
     """Joins the output of a task and of its sampler in one file."""
     target = stage.paths.log(state.task)
     parts = []
@@ -147,7 +143,7 @@ def fetch_log(state: TaskState, station: AgentClient, stage: Stage, sums: dict[s
         relative = f"tasks/{file_name(state.task)}/{part}"
         if relative in sums and sums[relative].size:
             beside = target.with_suffix(f".{part}")
-            station.host.get(f"{state.place.out}/{part}", beside)
+            client.host.get(f"{state.place.out}/{part}", beside)
             content = beside.read_bytes()[-KEPT_LOG_BYTES:]
             beside.unlink()
             parts.append(f"== {part}\n".encode() + content)
@@ -184,10 +180,10 @@ def leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Base
 
 def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: RunFailed) -> None:
     for state in attempt.states.values():
-        if state.station.lost is None:
+        if state.client.lost is None:
             with suppress(RunFailed):
-                sums = state.station.ask(requests.Sums(folder=state.place.run_folder), timeout_s=60.0).files
-                fetch_log(state, state.station, stage, sums)
+                sums = state.client.ask(requests.Sums(folder=state.place.run_folder), timeout_s=60.0).files
+                fetch_log(state, state.client, stage, sums)
     for folder in ("trace", "steps", "graph"):  # incomplete
         shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
     stage.paths.job.unlink(missing_ok=True)
@@ -207,7 +203,7 @@ def task_record(state: TaskState) -> TaskRecord:
     quality = {} if state.summary is None else {key: getattr(state.summary, key) for key in QUALITY}
     return TaskRecord(
         task=state.task,
-        host=state.station.name,
+        host=state.client.name,
         exit_code=state.exit_code,
         last_words=state.words,
         steps=state.steps if state.is_worker else 0,
@@ -218,7 +214,6 @@ def task_record(state: TaskState) -> TaskRecord:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -49,18 +49,16 @@ class Listener:
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._interrupted = False
         self._failure: AttemptError | None = None
-        self._stations: dict[str, AgentClient] = {}
+        self._clients: dict[str, AgentClient] = {}
 
-    def attach(self, stations: Clients) -> None:
-        """Receives the events of these hosts from now on."""
-        self._stations = dict(stations)
-        for station in stations.values():
-            _route(station, self._inbox.put)
+    def attach(self, clients: Clients) -> None:
+        self._clients = dict(clients)
+        for client in clients.values():
+            _route(client, self._inbox.put)
 
     def detach(self) -> None:
-        """Stops receiving events."""
-        for station in self._stations.values():
-            _route(station, lambda event: None)
+        for client in self._clients.values():
+            _route(client, lambda event: None)
 
     def interrupt(self) -> None:
         """Makes `until` raise StoppedError. Thread-safe."""
@@ -70,10 +68,7 @@ class Listener:
     def until(self, done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
         """Handles events until `done`.
 
-        Raises:
-            AttemptError: a process failed; or `complaint` after the time limit.
-            HostError: a host was lost.
-            StoppedError: the user stopped the sweep.
+        Raises AttemptError if a process failed or with `complaint` after the time limit, HostError, or StoppedError.
         """
         deadline = time.monotonic() + seconds
         while not done():
@@ -97,7 +92,6 @@ class Listener:
                 log.debug("while stopping: %s", error)
 
     def take(self, seconds: float) -> None:
-        """Waits for one event, and handles it."""
         try:
             event = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -106,13 +100,11 @@ class Listener:
             self._on(event)
 
     def failed(self, state: TaskState, reason: str, *, sampler: bool = False) -> AttemptError:
-        """The failure of a task, with its command."""
         code = state.sampler_exit if sampler else state.exit_code
-        return AttemptError(reason, FailureOrigin(state.station.name, state.task, state.command, code, sampler=sampler))
+        return AttemptError(reason, FailureOrigin(state.client.name, state.task, state.command, code, sampler=sampler))
 
-    def tail(self, station: AgentClient, path: str) -> tuple[str, ...]:
-        """The end of a log, if the host answers."""
-        answer = try_ask(station, requests.Tail(path=path, lines=10))
+    def tail(self, client: AgentClient, path: str) -> tuple[str, ...]:
+        answer = try_ask(client, requests.Tail(path=path, lines=10))
         return () if answer is None else answer.lines
 
     def _on(self, event: Event) -> None:
@@ -120,7 +112,7 @@ class Listener:
             raise event.value
         name = event.value.name
         if name == WARM:
-            self._on_warm(self._stations[event.host], event)
+            self._on_fork_server(self._clients[event.host], event)
             return
         for state in self.states.values():
             if name == state.place.process:
@@ -138,16 +130,16 @@ class Listener:
         elif isinstance(event, events.Said) and state.way == CONTAINER:
             self._on_sampler(state, event)
 
-    def _on_warm(self, station: AgentClient, event: Event) -> None:
-        if station.warm is None:
+    def _on_fork_server(self, client: AgentClient, event: Event) -> None:
+        if client.fork_server is None:
             return
         told = fork_server_message(event)
-        own = [state for state in self.states.values() if state.station is station and state.way == WARM]
-        if station.warm.failure:
+        own = [state for state in self.states.values() if state.client is client and state.way == WARM]
+        if client.fork_server.failure:
             for state in own:
                 if state.pid is not None and not state.over:
                     state.over = True
-                    self._fail(self.failed(state, f"{station.warm.failure}, and with it {state.task}"))
+                    self._fail(self.failed(state, f"{client.fork_server.failure}, and with it {state.task}"))
         for state in own:
             if isinstance(told, Started) and told.out == state.place.out:
                 self.on_started(state, told.pid)
@@ -205,38 +197,38 @@ class Listener:
             return failure
         state = self.states[origin.task]
         path = state.place.sampler_log if origin.sampler else f"{state.place.out}/{STDERR_LOG}"
-        words = self.tail(state.station, path)
+        words = self.tail(state.client, path)
         telling = [line for line in words if not NOISE.search(line)]
         said = state.words if state.words and not origin.sampler else (telling[-1] if telling else "")
-        looked = try_ask(state.station, requests.Look(nics=("lo",)))
+        looked = try_ask(state.client, requests.Look(nics=("lo",)))
         if looked and looked.disk_free_bytes < FULL_BYTES:  # the task could not write a message
-            said = f"the disk of {origin.host} is full ({state.station.facts.work}){'; ' if said else ''}{said}"
+            said = f"the disk of {origin.host} is full ({state.client.facts.work}){'; ' if said else ''}{said}"
         reason = f"{failure.reason}: {said}" if said else failure.reason
         return AttemptError(reason, replace(origin, command=state.command, words=words))
 
 
-def _route(station: AgentClient, listener: Callable[[Event], None]) -> None:
+def _route(client: AgentClient, listener: Callable[[Event], None]) -> None:
     """Sends a host's events to a listener, and first those of its fork server to the fork server.
 
     A fork server outlives an attempt: without this, an event between two attempts would be lost.
     """
 
     def deliver(event: Event) -> None:
-        if station.warm is not None and getattr(event.value, "name", None) == WARM:
-            station.warm.take(event)
+        if client.fork_server is not None and getattr(event.value, "name", None) == WARM:
+            client.fork_server.take(event)
         listener(event)
 
-    station.attach(deliver)
+    client.attach(deliver)
 
 
-def try_ask(station: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:
+def try_ask(client: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:
     """Sends a request that may fail; returns None if it does."""
-    if station.lost is not None:
+    if client.lost is not None:
         return None
     try:
-        return station.ask(request, timeout_s=timeout_s)
+        return client.ask(request, timeout_s=timeout_s)
     except RunFailed as error:
-        log.debug("%s: %s: %s", station.name, request.do, error)
+        log.debug("%s: %s: %s", client.name, request.do, error)
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
-from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace, shown_command
+from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec
@@ -29,8 +30,7 @@ HOUR_S = 3600.0
 CODE_FILE = "model.py"
 LOOK_S = 60.0
 PACKAGES = ("driple", *(name for framework in FRAMEWORKS.values() for name in framework.packages), "numpy")
-MIN_FREE_BYTES = 64 * 1024 * 1024
-"""An hour at 100 Hz is a trace of about 40 MB."""
+MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,30 +41,19 @@ class Request:
     run_id: str
     placed: Sequence[PlacedTask]
     hosts: Mapping[str, HostSpec]
-    stations: Clients
+    clients: Clients
     links: Links
     timeouts: Timeouts
-    code: bytes | None = None
-    """The user's model file."""
-    cold: bool = False
-    """Starts a new Python for every task."""
+    code: bytes | None = None  # the user's model file
+    cold: bool = False  # starts a new Python for every task
 
     @property
     def limit_s(self) -> float:
-        """Time limit of the run."""
         limit = self.timeouts.run_s
         return limit if limit is not None else (self.spec.measurement.duration_s or 0.0) + HOUR_S
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A job that is ready to start."""
-
-    job: JobSpec
-    states: dict[str, TaskState]
-
-
-def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
+def prepare(request: Request, folders: Mapping[str, str]) -> tuple[JobSpec, dict[str, TaskState]]:
     """Checks the hosts and writes the job file into `folders`, by host. Raises HostError if a host lacks something."""
     by_host: dict[str, list[PlacedTask]] = {}
     for item in request.placed:
@@ -72,10 +61,10 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
     with ThreadPoolExecutor(max_workers=min(16, len(by_host))) as pool:
         list(pool.map(lambda name: _check(request, name, by_host[name]), by_host))
     wanted = {name: requests.Ports(count=len(items)) for name, items in by_host.items()}
-    ports = ask_each(request.stations, wanted)
+    ports = ask_each(request.clients, wanted)
     addresses: dict[str, str] = {}
     for name, items in by_host.items():
-        address = request.links.data_address(request.spec.setting, request.stations[name])
+        address = request.links.data_address(request.spec.setting, request.clients[name])
         for item, port in zip(items, ports[name].ports, strict=True):
             addresses[item.task] = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     job = JobSpec(
@@ -88,14 +77,12 @@ def prepare(request: Request, folders: Mapping[str, str]) -> Prepared:
         step_timeout_s=request.timeouts.step_s,
     )
     _write(request, job, folders)
-    return Prepared(
-        job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
-    )
+    return job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
 
 
-def ask_each(stations: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
+def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
     """Sends requests to several hosts at once; returns the answers by host."""
-    answers = {name: stations[name].post(request) for name, request in wanted.items()}
+    answers = {name: clients[name].post(request) for name, request in wanted.items()}
     return {name: answer(timeout_s) for name, answer in answers.items()}
 
 
@@ -118,21 +105,21 @@ def read_code(folder: Path, spec: RunSpec) -> bytes | None:
 
 def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     """Raises HostError if a host lacks something. Asks each host once in a sweep."""
-    station, spec = request.stations[name], request.hosts[name]
-    if station.info is None:
+    client, spec = request.clients[name], request.hosts[name]
+    if client.info is None:
         python = None if spec.image else (spec.python,)
         look = requests.Look(gpus=request.spec.setting.device != CPU, python=python)
-        station.info = station.ask(look, timeout_s=LOOK_S)
-    info = station.info
+        client.info = client.ask(look, timeout_s=LOOK_S)
+    info = client.info
     free = info.disk_free_bytes
     if free < MIN_FREE_BYTES:
-        station.info = None  # it may be cleared: ask again next time
+        client.info = None  # it may be cleared: ask again next time
         raise HostError(
-            f"{name}: {free // 2**20} MB free in {station.facts.work}, and a run needs {MIN_FREE_BYTES // 2**20}; "
+            f"{name}: {free // 2**20} MB free in {client.facts.work}, and a run needs {MIN_FREE_BYTES // 2**20}; "
             "make room there, or choose another work_dir"
         )
     if not spec.image and not (info.python and info.python.driple and info.python.tensorflow):
-        station.info = None
+        client.info = None
         lacks = info.python_error or "driple or tensorflow is not installed for it"
         raise HostError(
             f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
@@ -141,7 +128,7 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     present = {gpu.index for gpu in info.gpus or ()}
     missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
     if missing:
-        station.info = None
+        client.info = None
         there = f"it has {', '.join(map(str, sorted(present)))}" if present else info.gpus_error or "it has none"
         raise HostError(f"{name}: no GPU {', '.join(missing)}; {there}")
 
@@ -152,16 +139,16 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
         own = to_plain(job)
         own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
         texts[name] = requests.Write(path=f"{folders[name]}/job.json", text=json.dumps(own, indent=1))
-    ask_each(request.stations, texts)
+    ask_each(request.clients, texts)
     if request.code is not None:
         for name, folder in folders.items():
-            request.stations[name].host.put(request.code, f"{folder}/{CODE_FILE}")
+            request.clients[name].host.put(request.code, f"{folder}/{CODE_FILE}")
 
 
 def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
-    host, station = request.hosts[item.host], request.stations[item.host]
+    host, client = request.hosts[item.host], request.clients[item.host]
     place = TaskPlace(item.task, folders[item.host])
     way = CONTAINER if host.image else PYTHON if request.cold else WARM
-    source = request.links.traffic_source(request.spec.setting, station, tasks_on_host, way)
-    command = shown_command(place.command(host.python, lifeline=way == PYTHON))
-    return TaskState(item.task, place, station, way, command, item.gpu, source)
+    source = request.links.traffic_source(request.spec.setting, client, tasks_on_host, way)
+    command = shlex.join(place.command(host.python, lifeline=way == PYTHON))
+    return TaskState(item.task, place, client, way, command, item.gpu, source)

@@ -6,8 +6,6 @@ The agent reports events of all of them, except that a fork server reports for i
 
 from __future__ import annotations
 
-import shlex
-
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
 from driple.contracts.protocol import events, forkserver_messages, requests
@@ -21,8 +19,7 @@ WARM = "warm"
 PYTHON = "python"
 CONTAINER = "container"
 WARM_READY_S = 120.0
-WARM_LIMIT_S = 7 * 24 * 3600.0
-"""A longer sweep starts another one."""
+WARM_LIMIT_S = 7 * 24 * 3600.0  # a longer sweep starts another one
 TASK_MODULE = "driple.workloads.cli"
 
 
@@ -46,7 +43,6 @@ class TaskPlace:
         """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
-        """The task's own command."""
         argv = [python, "-m", TASK_MODULE, "task", "--job", self.job, "--task", self.task, "--out", self.out]
         argv += ["--graph", self.graph] if self.graph else []
         return argv + (["--watch-stdin"] if lifeline else [])
@@ -55,18 +51,17 @@ class TaskPlace:
 class ForkServer:
     """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
 
-    def __init__(self, station: AgentClient, python: str) -> None:
-        self.ready = False
-        """Whether it can fork tasks."""
+    def __init__(self, client: AgentClient, python: str) -> None:
+        self.ready = False  # whether it can fork tasks
         self.failure: str | None = None
-        self._station = station
+        self._client = client
         self._python = python
 
     def begin(self) -> None:
         """Starts it, and does not wait until it is ready."""
         argv = (self._python, "-m", TASK_MODULE, "warm")
         start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
-        self._station.ask(start)
+        self._client.ask(start)
 
     def take(self, event: Event) -> None:
         """Updates the state from an event. Called for every event, also while no attempt listens."""
@@ -84,11 +79,10 @@ class ForkServer:
         self._tell(order)
 
     def stop(self, pid: int) -> None:
-        """Asks for the end of a task: SIGTERM, then SIGKILL."""
         self._tell(forkserver_messages.Stop(pid=pid))
 
     def _tell(self, message: Tagged) -> None:
-        self._station.ask(requests.Tell(name=WARM, line=message.to_line()))
+        self._client.ask(requests.Tell(name=WARM, line=message.to_line()))
 
 
 def fork_server_message(event: Event) -> Tagged | None:
@@ -101,7 +95,7 @@ def fork_server_message(event: Event) -> Tagged | None:
         return None
 
 
-def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
+def start_python(client: AgentClient, place: TaskPlace, python: str, limit_s: float) -> int:
     """Starts a task with a python of its own; its process number."""
     start = requests.Start(
         name=place.process,
@@ -110,7 +104,7 @@ def start_python(station: AgentClient, place: TaskPlace, python: str, limit_s: f
         stderr=f"{place.out}/{STDERR_LOG}",
         limit_s=limit_s,
     )
-    return station.ask(start).pid
+    return client.ask(start).pid
 
 
 def container_command(
@@ -132,8 +126,3 @@ def container_command(
     if spec.data_dir is not None:
         argv += ["--volume", f"{spec.data_dir}:{spec.data_dir}:ro"]
     return [*argv, spec.image, "python3", agent, "--spec", place.sampler_spec]
-
-
-def shown_command(argv: list[str]) -> str:
-    """The command line, for messages."""
-    return shlex.join(argv)

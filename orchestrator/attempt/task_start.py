@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Iterable
 
@@ -13,14 +14,12 @@ from driple.contracts.protocol.sampler_spec import SamplerSpec
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.data_network import FLOWS
 from driple.orchestrator.attempt.prepare import Request
-from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, shown_command, start_python
+from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, start_python
 from driple.orchestrator.attempt.task_state import TaskState
 
-BACKSTOP_S = 15.0
-"""Margin of the controller over the time limits of a task, whose own message is more specific."""
+BACKSTOP_S = 15.0  # margin of the controller over the time limits of a task, whose own message is more specific
 FLOWS_HZ = 5.0
-TRAFFIC_FLOWS_HZ = 100.0
-"""Maximum rate of reading flows if the traffic of a task is the sum of its flows."""
+TRAFFIC_FLOWS_HZ = 100.0  # maximum rate of reading flows if the traffic of a task is the sum of its flows
 
 
 class Starter:
@@ -35,47 +34,46 @@ class Starter:
         for state in states:
             state.moved = time.monotonic()
             if state.way == WARM:
-                state.station.warm.run(state.place)
+                state.client.fork_server.run(state.place)
             elif state.way == PYTHON:
-                python = self._request.hosts[state.station.name].python
+                python = self._request.hosts[state.client.name].python
                 limit_s = self._request.limit_s + BACKSTOP_S
-                self.started(state, start_python(state.station, state.place, python, limit_s))
+                self.started(state, start_python(state.client, state.place, python, limit_s))
             else:
                 self._start_container(state, job)
 
     def started(self, state: TaskState, pid: int) -> None:
         """Starts the sampler of a task whose PID is known."""
         state.pid = pid
-        write = state.station.post(self._write(state, pid=pid))
+        write = state.client.post(self._write(state, pid=pid))
         sampler = requests.Start(
             name=state.place.sampler,
-            argv=(*state.station.agent_command, "--spec", state.place.sampler_spec),
+            argv=(*state.client.agent_command, "--spec", state.place.sampler_spec),
             stderr=state.place.sampler_log,
             talk=True,
             limit_s=self._request.limit_s + 2 * BACKSTOP_S,  # the limit in its spec comes first
         )
-        start = state.station.post(sampler)
-        follow = state.station.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
+        start = state.client.post(sampler)
+        follow = state.client.post(requests.Follow(name=state.place.process, folder=state.place.out, pid=pid))
         write()
         state.sampler_pid = start().pid
         follow()
 
     def container_name(self, state: TaskState) -> str:
-        """Unique on the host."""
         return f"driple-{self._token}-{state.task.replace(':', '-')}"
 
     def _start_container(self, state: TaskState, job: JobSpec) -> None:
         argv = container_command(
-            self._request.hosts[state.station.name],
+            self._request.hosts[state.client.name],
             state.place,
             name=self.container_name(state),
             address=job.task(state.task).address,
             gpu=state.gpu,
-            agent=state.station.agent_path,
-            user=f"{state.station.facts.uid}:{state.station.facts.gid}",
+            agent=state.client.agent_path,
+            user=f"{state.client.facts.uid}:{state.client.facts.gid}",
         )
-        state.station.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
-        state.command = shown_command(argv)
+        state.client.ask(self._write(state, command=tuple(state.place.command("python3", lifeline=False))))
+        state.command = shlex.join(argv)
         start = requests.Start(
             name=state.place.process,
             argv=tuple(argv),
@@ -83,11 +81,10 @@ class Starter:
             talk=True,
             limit_s=self._request.limit_s + BACKSTOP_S,
         )
-        state.pid = state.station.ask(start).pid
-        state.station.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
+        state.pid = state.client.ask(start).pid
+        state.client.ask(requests.Follow(name=state.place.process, folder=state.place.out, pid=state.pid))
 
     def _write(self, state: TaskState, *, pid: int | None = None, command: tuple[str, ...] = ()) -> requests.Write:
-        """The request that writes the spec of the task's sampler."""
         hz = self._request.spec.measurement.sampling_hz
         by_flows = state.traffic_source == FLOWS
         spec = SamplerSpec(

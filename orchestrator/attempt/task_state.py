@@ -16,29 +16,23 @@ class TaskState:
 
     task: str
     place: TaskPlace
-    station: AgentClient
-    way: str
-    """How it is started; see task_command.py."""
-    command: str
-    """Command line, for messages."""
+    client: AgentClient
+    way: str  # how it is started; see task_command.py
+    command: str  # command line, for messages
     gpu: int | None
-    traffic_source: str
-    """`nic:eth0`, or `flows`."""
+    traffic_source: str  # `nic:eth0`, or `flows`
     pid: int | None = None
     over: bool = False
     exit_code: int | None = None
     ready: bool = False
     steps: int = 0
-    moved: float = 0.0
-    """Time of its last progress."""
-    finished: Finished | None = None
-    """Content of its finished.json."""
+    moved: float = 0.0  # time of its last progress
+    finished: Finished | None = None  # content of its finished.json
     sampler_pid: int | None = None
     sampler_ready: bool = False
     sampler_over: bool = False
     sampler_exit: int | None = None
-    summary: SamplerSummary | None = None
-    """Quality of every source, from the sampler."""
+    summary: SamplerSummary | None = None  # quality of every source, from the sampler
 
     @property
     def is_worker(self) -> bool:
@@ -46,9 +40,8 @@ class TaskState:
 
     @property
     def where(self) -> str:
-        return f"{self.task} on {self.station.name}"
+        return f"{self.task} on {self.client.name}"
 
     @property
     def words(self) -> str:
-        """Its own message about its end."""
         return "" if self.finished is None else self.finished.message

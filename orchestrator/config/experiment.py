@@ -65,14 +65,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 class Timeouts:
     """Time limits of the parts of a run, in seconds."""
 
-    start_s: float = 120.0
-    """From the first process to the first step of the last worker."""
-    step_s: float = 120.0
-    """One training step."""
-    run_s: float | None = None
-    """The whole run; None for its duration plus an hour."""
-    stop_s: float = 20.0
-    """From the request to end a task to its end."""
+    start_s: float = 120.0  # from the first process to the first step of the last worker
+    step_s: float = 120.0  # one training step
+    run_s: float | None = None  # the whole run; None for its duration plus an hour
+    stop_s: float = 20.0  # from the request to end a task to its end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,14 +91,7 @@ class Experiment:
 
 
 def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
-    """Reads and checks an experiment file and the files it names.
-
-    Args:
-        source: the file, or its content, whose file names are relative to the current folder.
-
-    Raises:
-        FileFaults: with every fault, each with its file, line and place.
-    """
+    """Reads an experiment file, or its content with file names relative to the current folder. Raises FileFaults."""
     faults = Faults()
     if isinstance(source, Mapping):
         path = Path(MAPPING)
@@ -219,7 +208,6 @@ def _timeouts(at: At) -> Timeouts:
 
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
-    """Checks that concern several keys."""
     runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")

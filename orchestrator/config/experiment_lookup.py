@@ -9,16 +9,11 @@ from driple.contracts.errors import UnknownName
 from driple.contracts.installed_data import installed_data
 
 FOLDER = "experiments"
-NOT_EXPERIMENTS = ("workloads",)
-"""Files beside the experiments: lists of workloads that they share."""
+NOT_EXPERIMENTS = ("workloads",)  # files beside the experiments: lists of workloads that they share
 
 
 def find_experiment(name: str | os.PathLike[str]) -> Path:
-    """The file of an experiment.
-
-    Raises:
-        UnknownName: there is no such file, and no known experiment has that name.
-    """
+    """The file of an experiment. Raises UnknownName if there is no such file, and no known experiment has that name."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or len(path.parts) != 1 or os.path.isfile(path):  # noqa: PTH113 a long name
         return path  # the reader reports a file that is missing

@@ -41,10 +41,7 @@ HOST_KEYS: dict[str, str] = {
     "data_dir": "folder on the host with dataset files; synthetic input if left out",
     "networks": "network of a setting to {address, nic} on that network: {1g: {address: 192.0.2.11, nic: eno1}}",
 }
-NETWORK_KEYS: dict[str, str] = {
-    "address": "the host's address on that network",
-    "nic": "the interface that carries it",
-}
+NETWORK_KEYS: dict[str, str] = {"address": "the host's address on that network", "nic": "the interface that carries it"}
 MAX_GPU = 255
 _WAYS = {"python", "image"}
 
@@ -78,7 +75,6 @@ class HostSpec:
 
     @property
     def agent_python(self) -> str:
-        """The interpreter of the agent and the samplers."""
         return "python3" if self.image else self.python
 
     def gpu_indices(self, device: str) -> tuple[int, ...]:
@@ -90,7 +86,6 @@ class HostSpec:
         return network == PCIE or not self.networks or network in self.networks
 
     def serves(self, setting: Setting) -> bool:
-        """Whether it has the setting's device and is on its network."""
         return self.is_on(setting.network) and (setting.device == CPU or bool(self.gpu_indices(setting.device)))
 
 
@@ -98,17 +93,11 @@ class HostSpec:
 class Inventory:
     """All hosts of an experiment."""
 
-    kind: str
-    """Name of a backend (hosts/registry.py)."""
-    hosts: tuple[HostSpec, ...] = ()
-    """Empty where the backend creates as many as a run needs."""
+    kind: str  # name of a backend (hosts/registry.py)
+    hosts: tuple[HostSpec, ...] = ()  # empty where the backend creates as many as a run needs
 
     def for_setting(self, setting: Setting) -> tuple[HostSpec, ...]:
-        """The hosts that can take part in a run on that setting.
-
-        Raises:
-            BadInput: the backend can never serve it.
-        """
+        """The hosts that can take part in a run on that setting. Raises BadInput if the backend can never serve it."""
         if not self.hosts:
             return backend(self.kind).hosts_for(setting)
         return tuple(host for host in self.hosts if host.serves(setting))

@@ -20,10 +20,8 @@ class Policy:
 
     kind: str | None = None
     """`packed`, `spread` or `explicit`; None follows the setting: one machine is packed, several are spread."""
-    machines: int | None = None
-    """For `spread`: over this many hosts; None for as many as there are, up to one a task."""
-    explicit: Mapping[str, tuple[str, ...]] | None = None
-    """For `explicit`: host name to its tasks."""
+    machines: int | None = None  # for `spread`: over this many hosts; None for as many as there are, up to one a task
+    explicit: Mapping[str, tuple[str, ...]] | None = None  # for `explicit`: host name to its tasks
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,7 @@ class PlacedTask:
 
     task: str
     host: str
-    gpu: int | None
-    """Index on its host; None for a server, or where the device is the CPU."""
+    gpu: int | None  # index on its host; None for a server, or where the device is the CPU
 
 
 def place(setting: Setting, policy: Policy, inventory: Inventory) -> tuple[PlacedTask, ...]:

@@ -39,7 +39,6 @@ class Faults:
             self.raise_if_any()
 
     def raise_if_any(self) -> None:
-        """Raises FileFaults if there are any."""
         if self.found:
             raise FileFaults(sorted(self.found, key=lambda fault: (fault.source, fault.line or 0)))
 
@@ -55,11 +54,9 @@ class At:
 
     @property
     def value(self) -> Any:
-        """The scalar, list or dictionary."""
         return self.node.value
 
     def fault(self, message: str) -> None:
-        """Reports a fault at this place."""
         self.faults.add(Fault(self.source, self.node.line, self.place, message))
 
     def one(self, parse: Callable[[Any], T], otherwise: T) -> T:

@@ -78,14 +78,11 @@ GRID_KEYS: dict[str, str] = {
     "exclude": "combinations to leave out: all that match every given axis",
     **{name: axis.meaning for name, axis in AXES.items()},
 }
-_SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}
-"""The axis of the input size, by kind of dataset."""
+_SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}  # the axis of the input size, by kind of dataset
 
 
-Values = dict[str, tuple[Any, ...]]
-"""Axis to its values."""
-Found = dict[Workload, None]
-"""Workloads in order, each once."""
+Values = dict[str, tuple[Any, ...]]  # axis to its values
+Found = dict[Workload, None]  # workloads in order, each once
 
 
 def read_axes(keys: Mapping[str, At]) -> Values:
@@ -97,11 +94,7 @@ class WorkloadReader:
     """Reads grids into workloads."""
 
     def __init__(self, folder: Path, defaults: Values, lists_file: At | None) -> None:
-        """Args:
-        folder: of the experiment file; other files are relative to it.
-        defaults: default axes of every grid.
-        lists_file: the experiment's `workload_lists`, if it has one.
-        """
+        """`folder` is that of the experiment file; `lists_file` its `workload_lists`, if it has that key."""
         self.folder = folder
         self.defaults = defaults
         self.lists_file = lists_file
@@ -112,10 +105,7 @@ class WorkloadReader:
     def read(self, at: At, replaced: Values | None = None, trail: tuple[str, ...] = ()) -> Found:
         """All workloads of a list of grids.
 
-        Args:
-            at: the list.
-            replaced: axes beside the `use` of this list; they replace the axes of the list.
-            trail: names of the lists whose `use` led here.
+        `replaced` are the axes beside the `use` of this list; `trail` the names of the lists whose `use` led here.
         """
         found: Found = {}
         for entry in at.items():
@@ -173,7 +163,6 @@ class WorkloadReader:
         return self._lists
 
     def _expand(self, at: At, axes: Values) -> Found:
-        """Every combination of the axes, as a workload."""
         given = {**self.defaults, **axes}
         merged = {name: given[name] for name in AXES if name in given}  # in the order of AXES
         self._count += math.prod(len(values) for values in merged.values())

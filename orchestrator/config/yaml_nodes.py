@@ -35,16 +35,12 @@ _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "f
 class Node:
     """A value with its line. An alias gives the same Node again."""
 
-    value: Any
-    """A scalar, a list of Nodes, or a dict of text to Node."""
-    line: int | None
-    """None for a value that comes from no file."""
-    size: int = 1
-    """Number of nodes of this subtree, with aliases expanded."""
+    value: Any  # a scalar, a list of Nodes, or a dict of text to Node
+    line: int | None  # None for a value that comes from no file
+    size: int = 1  # number of nodes of this subtree, with aliases expanded
     depth: int = 1
 
     def plain(self) -> Any:
-        """The value without lines."""
         if isinstance(self.value, list):
             return [node.plain() for node in self.value]
         if isinstance(self.value, dict):
@@ -62,12 +58,7 @@ def node_of(value: Any) -> Node:
 
 
 def read_file(path: Path, name: str) -> Node:
-    """Reads one YAML document; `name` is for messages.
-
-    Raises:
-        BadInput: the file cannot be read or is too large.
-        FileFaults: it is not valid YAML.
-    """
+    """Reads a YAML document; `name` is for messages. Raises BadInput if unreadable, FileFaults if it is not YAML."""
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):
@@ -103,8 +94,6 @@ def parse(data: bytes, name: str) -> Node:
 
 @dataclass
 class _Open:
-    """A collection that is not complete."""
-
     line: int
     is_mapping: bool
     anchor: str | None

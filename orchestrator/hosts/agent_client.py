@@ -33,19 +33,15 @@ from driple.orchestrator.hosts.bootstrap import BRING, NO_FOLDER
 log = logging.getLogger(__name__)
 
 BEAT_S = 2.0
-SILENT_S = 15.0
-"""An agent that is silent for this long is lost. The agent counts its own limit from our last line."""
+SILENT_S = 15.0  # an agent that is silent for this long is lost. The agent counts its own limit from our last line
 ORPHAN_S = 30.0
 ANSWER_S = 20.0
 READY_S = 30.0
 BRING_S = 60.0
-BUSY_S = ORPHAN_S + 15.0
-"""How long a new agent waits for the one of a controller that is gone."""
+BUSY_S = ORPHAN_S + 15.0  # how long a new agent waits for the one of a controller that is gone
 PROBES = 32
-RUNS = "runs"
-"""Folder of attempts, in the host's work_dir."""
-WALL_CLOCK_S = 2.0
-"""A wall clock that is off by more causes a warning."""
+RUNS = "runs"  # folder of attempts, in the host's work_dir
+WALL_CLOCK_S = 2.0  # a wall clock that is off by more causes a warning
 
 # Simultaneous probes of several hosts would wait for each other's threads, which lengthens all of them.
 _one_clock_at_a_time = threading.Lock()
@@ -59,28 +55,23 @@ class Event:
     """An event of a host."""
 
     host: str
-    value: events.ProcessEvent | HostError
-    """An error if the host was lost."""
+    value: events.ProcessEvent | HostError  # an error if the host was lost
 
 
 class AgentClient:
     """A host with its agent. Used for one sweep; a lost one is discarded and replaced."""
 
-    facts: events.Ready
-    """Facts about the host, once the agent is ready."""
+    facts: events.Ready  # facts about the host, once the agent is ready
 
     def __init__(self, host: Host, agent: AgentFile, *, python: str, work_dir: str, owner: str) -> None:
         self.host = host
         self.name = host.name
-        self.wall_clock_ahead_s = 0.0
-        """Of this machine's."""
-        self.warm: Any = None
-        """The process that forks tasks here, once there is one; see task_command.py."""
+        self.wall_clock_ahead_s = 0.0  # of this machine's
+        self.fork_server: Any = None  # the process that forks tasks here, once there is one; see task_command.py
         self.lost: HostError | None = None
         self.info: requests.HostInfo | None = None
         """Interfaces, GPUs and packages of the host, once a run has asked for them."""
-        self.agent_path = ""
-        """Path of the agent's file on the host, once it is there."""
+        self.agent_path = ""  # path of the agent's file on the host, once it is there
         self._python = python
         self._agent = agent
         self._work_dir = work_dir
@@ -94,11 +85,7 @@ class AgentClient:
         self._heard = time.monotonic()
 
     def open(self) -> None:
-        """Connects, copies the agent's file if it is not there, starts the agent and waits until it is ready.
-
-        Raises:
-            HostError: with the host, the cause and the remedy.
-        """
+        """Connects, copies the agent's file if needed, and starts the agent. Raises HostError with cause and remedy."""
         self.host.open()
         argv = self._agent.command(self._python, self._work_dir)
         argv += ["daemon", "--work", self._work_dir, "--owner", self._owner]
@@ -116,17 +103,11 @@ class AgentClient:
         """Head of a command line that runs the agent's file on the host."""
         return [self._python, *PYTHON_FLAGS, self.agent_path]
 
-    def attach(self, tell: Callable[[Event], None] | None) -> None:
-        """Sets the receiver of events; None to drop them."""
-        self._tell = tell or (lambda event: None)
+    def attach(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
 
     def ask(self, request: requests.Request[A], *, timeout_s: float = ANSWER_S) -> A:
-        """Sends a request and waits for its answer.
-
-        Raises:
-            HostLost: there is no answer in time.
-            RunFailed: the agent could not do it; with its message.
-        """
+        """Sends a request and waits. Raises HostLost if no answer comes, or RunFailed with the agent's message."""
         return self.post(request)(timeout_s)
 
     def post(self, request: requests.Request[A]) -> partial[A]:
@@ -146,9 +127,7 @@ class AgentClient:
         except BadInput as error:
             raise RunFailed(f"{self.name}: cannot read an answer of the agent: {error}") from None
         except FutureTimeout:
-            self.lose(f"did not answer {request.do!r} within {timeout_s:g} s")
-            assert self.lost is not None
-            raise self.lost from None
+            raise self.lose(f"did not answer {request.do!r} within {timeout_s:g} s") from None
 
     def beat(self) -> None:
         """Sends a heartbeat, and notices when the agent is silent."""
@@ -170,12 +149,9 @@ class AgentClient:
                 try:
                     received, line = self._clock_answers.get(timeout=ANSWER_S)
                 except queue.Empty:
-                    self.lose(f"did not answer a clock probe within {ANSWER_S:g} s")
-                    assert self.lost is not None
-                    raise self.lost from None
+                    raise self.lose(f"did not answer a clock probe within {ANSWER_S:g} s") from None
                 if not line:
-                    assert self.lost is not None
-                    raise self.lost
+                    raise self.lose("is lost")
                 host_ns = clock_mono_ns(line)
                 bound = (received - sent + 1) // 2
                 if best is None or bound < best.bound_ns:
@@ -183,9 +159,10 @@ class AgentClient:
         assert best is not None
         return best
 
-    def lose(self, reason: str) -> None:
-        """Gives the host up and tells every caller. What may still run there ends by itself; see above."""
-        self._lose(HostLost(f"{self.name}: {reason}; it may still run what was started, and is tidied when it is back"))
+    def lose(self, reason: str) -> HostError:
+        """Gives the host up and tells every caller; returns the first error. What still runs ends; see above."""
+        after = "it may still run what was started, and is tidied when it is back"
+        return self._lose(HostLost(f"{self.name}: {reason}; {after}"))
 
     def close(self, patience_s: float = 10.0) -> None:
         """Ends the agent, with all that it started, and the connection. Safe to call twice."""
@@ -290,10 +267,10 @@ class AgentClient:
         if isinstance(event, events.Said | events.Progress | events.Ended | events.Trouble):
             self._tell(Event(self.name, event))
 
-    def _lose(self, error: HostError) -> None:
+    def _lose(self, error: HostError) -> HostError:
         with self._lock:
             if self.lost is not None:
-                return
+                return self.lost
             self.lost = error
             waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
@@ -303,10 +280,10 @@ class AgentClient:
         if self._channel is not None:
             self._channel.close()
         self.host.close()
+        return error
 
 
-Clients = Mapping[str, AgentClient]
-"""By host."""
+Clients = Mapping[str, AgentClient]  # by host
 
 
 class Heartbeats:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-KEPT_WORDS = 64 * 1024
-"""Bytes kept from the end of the stderr of a remote process."""
+KEPT_WORDS = 64 * 1024  # bytes kept from the end of the stderr of a remote process
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,7 @@ class Host(Protocol):
     name: str
 
     def open(self) -> None:
-        """Connects.
-
-        Raises:
-            HostRefused: login, key or host key are wrong.
-            HostLost: the host is down, unreachable or too slow.
-        """
+        """Connects. Raises HostRefused for a wrong login or key, HostLost if the host does not answer."""
 
     def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b"") -> Finished:
         """Runs a short command to its end."""

@@ -18,8 +18,7 @@ from driple.orchestrator.hosts.known_hosts import HostKeys
 from driple.orchestrator.hosts.login import Login
 from driple.orchestrator.hosts.route import Route
 
-LOST_AFTER_S = 30.0
-"""A connection without acknowledgements for so long is lost."""
+LOST_AFTER_S = 30.0  # a connection without acknowledgements for so long is lost
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
 """Ciphers with authentication first: the others need a second pass in Python for every packet."""
 _IDLE_CHECK_S = 1.0
@@ -50,17 +49,9 @@ class Connection:
 
 
 def dial(route: Route, keys: HostKeys, login: Login, plug: Callable[[], socket.socket] | None = None) -> Connection:
-    """Connects and logs in.
+    """Connects and logs in; `plug` returns a connected socket, instead of the route.
 
-    Args:
-        route: where, as whom and through what.
-        keys: decides about the host's key.
-        login: the keys to show.
-        plug: returns a connected socket, instead of the route.
-
-    Raises:
-        HostRefused: login, key or host key are wrong.
-        HostLost: any other error, which may be temporary.
+    Raises HostRefused for a wrong login or key, and HostLost for any other error, which may be temporary.
     """
     # Without a handler, logging would print paramiko's tracebacks on stderr. Our errors contain their causes.
     if logging.getLogger("paramiko").level == logging.NOTSET:
@@ -120,7 +111,6 @@ def _socket(route: Route, plug: Callable[[], socket.socket] | None, below: list[
 
 
 def _through(route: Route, below: list[Callable[[], None]]) -> socket.socket:
-    """A connection through a jump host."""
     assert route.jump is not None
     if route.depth >= _MAX_JUMPS:
         raise HostRefused(f"{route}: ProxyJump is circular in ~/.ssh/config")
@@ -160,7 +150,6 @@ def _proxy(command: str, below: list[Callable[[], None]]) -> socket.socket:
 
 
 def _passed(carrier: socket.socket, route: Route) -> socket.socket:
-    """The socket that a proxy command passes."""
     with carrier:
         carrier.settimeout(route.timeout_s)
         _, descriptors, _, _ = socket.recv_fds(carrier, 1, 1)

@@ -21,17 +21,15 @@ from driple.orchestrator.hosts.base import Host
 
 log = logging.getLogger(__name__)
 
-ASIDE_S = 5.0
-"""First pause after a host was lost; doubles each time, up to a minute."""
+ASIDE_S = 5.0  # first pause after a host was lost; doubles each time, up to a minute
 MOST_ASIDE_S = 60.0
-MANY = 16
-"""Hosts that are connected in parallel."""
+MANY = 16  # hosts that are connected in parallel
 
 
 @dataclass
 class _State:
     spec: HostSpec
-    station: AgentClient | None = None
+    client: AgentClient | None = None
     lent: bool = False
     losses: int = 0
     lost_since: float | None = None
@@ -45,12 +43,7 @@ class HostPool:
     def __init__(
         self, specs: Mapping[str, HostSpec], connect: Callable[[HostSpec], Host], agent: AgentFile, owner: str
     ) -> None:
-        """Args:
-        specs: by name.
-        connect: creates a host from a spec; the pool opens it.
-        agent: copied to each host.
-        owner: shown to another controller that finds a host in use.
-        """
+        """`connect` creates a host, which the pool opens; `owner` is shown to others that find a host in use."""
         self._states = {name: _State(spec) for name, spec in specs.items()}
         self._connect = connect
         self._agent = agent
@@ -60,31 +53,22 @@ class HostPool:
 
     @property
     def specs(self) -> dict[str, HostSpec]:
-        """All of them."""
         return {name: state.spec for name, state in self._states.items()}
 
     def free(self) -> tuple[HostSpec, ...]:
-        """Those that can be lent now."""
         now = time.monotonic()
-        with self._lock:
-            return tuple(
-                state.spec
-                for state in self._states.values()
-                if not state.lent and state.refused is None and state.aside_until <= now
-            )
+        return self._specs_where(lambda state: not state.lent and state.aside_until <= now)
 
     def usable_later(self, patience_s: float) -> tuple[HostSpec, ...]:
         """Those that can be lent now or later: not refused, and not lost for more than `patience_s`."""
         now = time.monotonic()
+        return self._specs_where(lambda state: state.lost_since is None or now - state.lost_since < patience_s)
+
+    def _specs_where(self, usable: Callable[[_State], bool]) -> tuple[HostSpec, ...]:
         with self._lock:
-            return tuple(
-                state.spec
-                for state in self._states.values()
-                if state.refused is None and (state.lost_since is None or now - state.lost_since < patience_s)
-            )
+            return tuple(state.spec for state in self._states.values() if state.refused is None and usable(state))
 
     def problems(self) -> list[str]:
-        """Why hosts are not available, one line each."""
         with self._lock:
             return [
                 state.refused or f"{name}: lost for {time.monotonic() - (state.lost_since or 0):.0f} s"
@@ -93,7 +77,6 @@ class HostPool:
             ]
 
     def lend(self, names: Iterable[str]) -> None:
-        """Marks hosts as used."""
         with self._lock:
             for name in names:
                 self._states[name].lent = True
@@ -102,62 +85,61 @@ class HostPool:
         """Marks hosts as free; sets those aside that were lost meanwhile."""
         for name in names:
             state = self._states[name]
-            if state.station is not None and state.station.lost is not None:
-                self._set_aside(name, state.station.lost)
+            if state.client is not None and state.client.lost is not None:
+                self._set_aside(name, state.client.lost)
             with self._lock:
                 state.lent = False
 
-    def stations(self, names: Iterable[str]) -> dict[str, AgentClient]:
+    def clients(self, names: Iterable[str]) -> dict[str, AgentClient]:
         """Opens the hosts that are lent to the caller. Raises the first HostError; sets all failed hosts aside."""
         wanted = list(dict.fromkeys(names))
         with ThreadPoolExecutor(max_workers=min(MANY, len(wanted))) as pool:
             failures = [failure for failure in pool.map(self._open, wanted) if failure is not None]
         if failures:
             raise failures[0]
-        return {name: station for name in wanted if (station := self._states[name].station) is not None}
+        return {name: client for name in wanted if (client := self._states[name].client) is not None}
 
-    def open_stations(self) -> dict[str, AgentClient]:
-        """Those that are open now."""
+    def open_clients(self) -> dict[str, AgentClient]:
         return {
-            name: state.station
+            name: state.client
             for name, state in self._states.items()
-            if state.station is not None and state.station.lost is None
+            if state.client is not None and state.client.lost is None
         }
 
     def close(self, *, at_once: bool = False) -> None:
         """Ends every agent and what it started. Safe to call twice. `at_once` only disconnects, without waiting."""
         self._heartbeats.stop()
-        stations = [state.station for state in self._states.values() if state.station is not None]
+        clients = [state.client for state in self._states.values() if state.client is not None]
         if at_once:
-            for station in stations:
-                station.lose("given up")
-        elif stations:
-            with ThreadPoolExecutor(max_workers=min(MANY, len(stations))) as pool:
-                list(pool.map(lambda station: station.close(), stations))
+            for client in clients:
+                client.lose("given up")
+        elif clients:
+            with ThreadPoolExecutor(max_workers=min(MANY, len(clients))) as pool:
+                list(pool.map(lambda client: client.close(), clients))
 
     def _open(self, name: str) -> HostError | None:
         state = self._states[name]
-        if state.station is not None and state.station.lost is None:
+        if state.client is not None and state.client.lost is None:
             return None
         spec = state.spec
-        station = AgentClient(
+        client = AgentClient(
             self._connect(spec), self._agent, python=spec.agent_python, work_dir=spec.work_dir, owner=self._owner
         )
         try:
-            station.open()
+            client.open()
         except HostError as error:
-            station.host.close()
+            client.host.close()
             self._set_aside(name, error)
             return error
-        self._heartbeats.add(station)
+        self._heartbeats.add(client)
         with self._lock:
-            state.station, state.losses, state.lost_since, state.aside_until = station, 0, None, 0.0
+            state.client, state.losses, state.lost_since, state.aside_until = client, 0, None, 0.0
         return None
 
     def _set_aside(self, name: str, error: HostError) -> None:
         state = self._states[name]
         with self._lock:
-            state.station = None
+            state.client = None
             if isinstance(error, HostRefused):
                 state.refused = str(error)
             elif isinstance(error, HostLost):

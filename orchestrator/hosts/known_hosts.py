@@ -20,8 +20,7 @@ from driple.contracts.errors import HostRefused
 from driple.orchestrator.hosts.route import Route
 
 _log = logging.getLogger(__name__)
-_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
-"""Key types whose signature algorithms have other names."""
+_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}  # key types whose signature algorithms have other names
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,7 @@ class HostKeys:
     """The known keys of one host."""
 
     def __init__(self, route: Route, *, only: str | None = None) -> None:
-        """Reads the files.
-
-        Args:
-            route: names the host, the files and whether new keys are accepted.
-            only: the only public key that is accepted, as in a .pub file; the files are ignored.
-        """
+        """Reads the files of the route; `only` replaces them by one public key, as in a .pub file."""
         self._route = route
         self._only = only is not None
         if only is not None:
@@ -59,7 +53,6 @@ class HostKeys:
         return list(dict.fromkeys([*known, *([] if self._only and known else offered)]))
 
     def expected(self) -> str:
-        """The types of the known keys, for messages."""
         types = sorted({known.key_type for known in self._known})
         return f"known keys are {', '.join(types)}" if types else "no key of it is known"
 

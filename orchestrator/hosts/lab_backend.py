@@ -91,7 +91,7 @@ def _shaper(lab: Lab) -> Shaper:
     from driple.orchestrator.attempt.failure import PermanentError
 
     class LabShaper(Shaper):
-        def shape(self, condition: NetworkCondition, setting: Setting, stations: Clients) -> dict[str, str]:
+        def shape(self, condition: NetworkCondition, setting: Setting, clients: Clients) -> dict[str, str]:
             try:
                 return dict(lab.shape(condition, float(setting.link_mbit or 0)))
             except HostError:

@@ -21,8 +21,7 @@ from driple.orchestrator.hosts.base import KEPT_WORDS, Finished
 from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 SEND_LIMIT_S = 30.0
-END_LIMIT_S = 15.0
-"""How long `close` waits for processes after closing their stdin."""
+END_LIMIT_S = 15.0  # how long `close` waits for processes after closing their stdin
 _PIECE = 256 * 1024
 
 

@@ -36,8 +36,7 @@ class Cluster:
     specs: Mapping[str, HostSpec]
     connect: Callable[[HostSpec], Host]
     shaper: Shaper
-    parallel: int | None
-    """Runs at the same time; None for as many as there are hosts for."""
+    parallel: int | None  # runs at the same time; None for as many as there are hosts for
     fallback_reason: str | None = None
     """Why these hosts replace those that were asked for, without a network between them."""
 
@@ -49,11 +48,7 @@ class Backend(ABC):
     """Whether all links share one network condition, so that parallel runs cannot have different ones."""
 
     def hosts_for(self, setting: Setting) -> tuple[HostSpec, ...]:
-        """The hosts that it would create for a setting. For the plan: creates nothing.
-
-        Raises:
-            BadInput: it can never serve that setting.
-        """
+        """The hosts that it would create, for the plan. Raises BadInput if it can never serve that setting."""
         return ()
 
     @abstractmethod

@@ -14,8 +14,7 @@ from driple.contracts.errors import HostError, HostLost
 from driple.orchestrator.hosts.text_lines import Lines, Tail
 
 SEND_LIMIT_S = 30.0
-LOST = (paramiko.SSHException, EOFError, OSError)
-"""Exceptions of paramiko for a closed channel or connection."""
+LOST = (paramiko.SSHException, EOFError, OSError)  # exceptions of paramiko for a closed channel or connection
 _PIECE = 256 * 1024
 _MAX_NOISE = 1024 * 1024
 
@@ -102,8 +101,7 @@ class Process:
         self.channel = channel
         self.stderr = Tail(kept)
         self._host = host
-        self.pid: int | None = None
-        """Known once it has begun."""
+        self.pid: int | None = None  # known once it has begun
         self._beginning: bytes | None = rf"{beginning} (\d+)\n".encode()
         self._noise = b""
         self._wake = _Wake()

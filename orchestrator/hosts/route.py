@@ -26,8 +26,7 @@ class Options:
     """Options for all hosts."""
 
     config_file: Path
-    known_hosts: Sequence[Path] | None = None
-    """Instead of the files of the configuration."""
+    known_hosts: Sequence[Path] | None = None  # instead of the files of the configuration
     accept_new: bool = False
     connect_timeout_s: float | None = None
 
@@ -41,23 +40,18 @@ class Route:
     hostname: str
     user: str
     port: int = 22
-    identity_files: Sequence[Path] = ()
-    """In order of preference; missing files are skipped."""
+    identity_files: Sequence[Path] = ()  # in order of preference; missing files are skipped
     identities_only: bool = False
-    agent: str = "SSH_AUTH_SOCK"
-    """As IdentityAgent: a socket, a name of an environment variable, or none."""
+    agent: str = "SSH_AUTH_SOCK"  # as IdentityAgent: a socket, a name of an environment variable, or none
     known_hosts: Sequence[Path] = ()
-    key_name: str = ""
-    """The host's name in known_hosts."""
+    key_name: str = ""  # the host's name in known_hosts
     accept_new: bool = False
     hash_names: bool = False
     timeout_s: float = CONNECT_LIMIT_S
     jump: Callable[[], Route] | None = None
-    depth: int = 0
-    """Number of jumps from the requested host."""
+    depth: int = 0  # number of jumps from the requested host
     proxy_command: str | None = None
-    proxy_passes_socket: bool = False
-    """ProxyUseFdpass: the command passes a connected socket and ends."""
+    proxy_passes_socket: bool = False  # ProxyUseFdpass: the command passes a connected socket and ends
 
     @property
     def by_hand(self) -> str:
@@ -85,16 +79,9 @@ def direct_route(spec: HostSpec, options: Options) -> Route:
 
 
 def find_route(spec: HostSpec, options: Options, *, jumps: str | None = None, depth: int = 0) -> Route:
-    """Resolves a host.
+    """Resolves a host; the inventory takes precedence over the configuration. Raises HostRefused if that is unreadable.
 
-    Args:
-        spec: from the inventory; takes precedence over the configuration.
-        options: for all hosts.
-        jumps: as ProxyJump, instead of the configuration's.
-        depth: number of jumps so far.
-
-    Raises:
-        HostRefused: the configuration cannot be read.
+    `jumps` replaces ProxyJump of the configuration; `depth` is the number of jumps so far.
     """
     config = _config(spec, options)
     hostname, user, port = _one(config, "hostname"), _one(config, "user"), int(_one(config, "port", "22"))

@@ -16,10 +16,7 @@ _CODED = [chr(byte) if byte in _SAFE else f"\\0{byte:03o}" for byte in range(256
 def script_line(script: str, beginning: str = "") -> str:
     """The command line for an SSH server, which passes it to the login shell; that executes `sh`.
 
-    Args:
-        script: for `sh`; words in it are quoted with shlex.
-        beginning: printed on a line of its own, with the process number, before the output of the script.
-            Output before it comes from files like ~/.bashrc.
+    `beginning` is printed with the process number before the output of the script: what precedes it is of ~/.bashrc.
     """
     if "\0" in script:
         raise ValueError("a word of a command cannot hold a zero byte")

@@ -36,26 +36,16 @@ class SshHost:
 
     def __init__(
         self,
-        spec: HostSpec,
+        spec: HostSpec,  # takes precedence over ~/.ssh/config
         *,
-        config_file: Path | None = None,
-        known_hosts: Sequence[Path] | None = None,
-        accept_new: bool = False,
-        connect: Callable[[], socket.socket] | None = None,
-        host_key: str | None = None,
-        connect_timeout_s: float | None = None,
+        config_file: Path | None = None,  # instead of ~/.ssh/config
+        known_hosts: Sequence[Path] | None = None,  # instead of the files of the configuration
+        accept_new: bool = False,  # add the key of an unknown host to the first file; never a changed key
+        connect: Callable[[], socket.socket] | None = None,  # returns a connected socket at every `open`
+        host_key: str | None = None,  # with `connect`, the only key that is accepted, as in a .pub file
+        connect_timeout_s: float | None = None,  # instead of ConnectTimeout of the configuration, or 10 s
     ) -> None:
-        """Connects nothing yet.
-
-        Args:
-            spec: from the inventory; takes precedence over ~/.ssh/config.
-            config_file: instead of ~/.ssh/config.
-            known_hosts: instead of the files of the configuration.
-            accept_new: add the key of an unknown host to the first file. A changed key is never accepted.
-            connect: returns a connected socket at every `open`; configuration and known_hosts are then ignored.
-            host_key: with `connect`, the only key that is accepted, as in a .pub file.
-            connect_timeout_s: instead of the configuration's ConnectTimeout, or 10 s.
-        """
+        """Connects nothing yet. With `connect`, ~/.ssh/config and known_hosts are ignored."""
         if (connect is None) != (host_key is None):
             raise ValueError("connect and host_key belong together")
         self.name = spec.name
@@ -129,13 +119,7 @@ class SshHost:
         return self.name if self._route is None else str(self._route)
 
     def _execute(
-        self,
-        script: str,
-        *,
-        what: str,
-        timeout_s: float,
-        stdin: bytes = b"",
-        take: Callable[[bytes], object] = bytes,
+        self, script: str, *, what: str, timeout_s: float, stdin: bytes = b"", take: Callable[[bytes], object] = bytes
     ) -> Process:
         deadline = time.monotonic() + timeout_s
         process = self._begin(script, _KEPT_STDERR, timeout_s)

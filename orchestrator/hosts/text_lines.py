@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from driple.contracts.errors import HostError
 
-MAX_LINE = 16 * 1024 * 1024
-"""A longer line is an error of the remote program, and must not fill the memory."""
+MAX_LINE = 16 * 1024 * 1024  # a longer line is an error of the remote program, and must not fill the memory
 
 
 class Lines:

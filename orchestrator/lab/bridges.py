@@ -43,11 +43,9 @@ class Network:
 
     @property
     def plugged(self) -> tuple[int, ...]:
-        """Numbers of the hosts that have their interfaces."""
         return tuple(self._namespaces)
 
     def namespace(self, number: int) -> int:
-        """Descriptor of a host's network namespace."""
         return self._namespaces[number]
 
     def plug(self, numbers: Iterable[int]) -> None:
@@ -84,7 +82,6 @@ class Network:
         tools.run(Batch("ip", [f"link set {port_name(number, link)} {'up' if up else 'down'}"]))
 
     def run_inside(self, batches: Mapping[int, Batch]) -> None:
-        """Runs a batch inside each host's network namespace, in parallel."""
         started = []
         for number, batch in batches.items():
             with linux_calls.inside_network(self._namespaces[number]):

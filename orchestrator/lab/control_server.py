@@ -28,8 +28,6 @@ _REPLY_LIMIT_S = 5.0
 
 @dataclass
 class _Client:
-    """A client whose request is not complete."""
-
     line: socket.socket
     text: bytes = b""
 

@@ -29,10 +29,8 @@ class Booting:
     """A host that is booting."""
 
     name: str
-    report: int
-    """Pipe on which it reports its PID and any error; closed once sshd has started."""
-    shell: int
-    """PID of the process that creates the namespaces."""
+    report: int  # pipe on which it reports its PID and any error; closed once sshd has started
+    shell: int  # PID of the process that creates the namespaces
 
 
 def start(plan: LabPlan, files: LabFiles, name: str, network: int) -> Booting:
@@ -141,7 +139,6 @@ def _become_host(plan: LabPlan, files: LabFiles, name: str, network: int, writer
 
 
 def _shift_clock(offset_s: float) -> None:
-    """Shifts the clocks of later child processes."""
     try:
         linux_calls.unshare(linux_calls.NEW_TIME)
         whole = math.floor(offset_s)

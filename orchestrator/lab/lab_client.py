@@ -23,8 +23,7 @@ from driple.orchestrator.lab.layout import DATA_NIC, LINKS, LabFiles, LabPlan
 
 __all__ = ["DEFAULT_NAME", "Lab", "LabUnavailableError", "living_labs"]
 
-DEFAULT_NAME = "lab"
-"""Of a detached lab."""
+DEFAULT_NAME = "lab"  # of a detached lab
 
 _ACTION_LIMIT_S = 60.0
 _END_LIMIT_S = 10.0
@@ -62,22 +61,10 @@ class Lab:
         rate_mbit: float | None = 1000.0,
         disk_mb: int = 1024,
         clock_offsets_s: Mapping[str, float] | None = None,
-        detached: bool = False,
-        name: str | None = None,
+        detached: bool = False,  # runs until `close` is called
+        name: str | None = None,  # of its folder; `attach` finds a detached lab by it
     ) -> Lab:
-        """Creates a lab.
-
-        Args:
-            hosts: how many; they are named lab1, lab2, ...
-            rate_mbit: of each data link, both ways; None for no limit.
-            disk_mb: size of each host's home, which is in memory.
-            clock_offsets_s: by how much a host's monotonic clock is ahead of the machine's.
-            detached: runs until `close` is called.
-            name: of its folder; `attach` finds a detached lab by it.
-
-        Raises:
-            LabUnavailableError: this machine cannot have a lab; with the reason.
-        """
+        """Creates a lab (arguments as of LabPlan). Raises LabUnavailableError, with the reason."""
         plan = LabPlan(
             hosts=hosts,
             rate_mbit=rate_mbit,
@@ -111,61 +98,47 @@ class Lab:
 
     @property
     def name(self) -> str:
-        """The lab's own name."""
         return folders.name_of(self.folder)
 
     @property
     def ssh_config(self) -> Path:
-        """For `ssh -F`."""
         return self._files.ssh_config
 
     def host_key(self, name: str) -> str:
-        """The host's public key, as `ssh-ed25519 AAAA...`."""
-        return str(self._host(name)["host_key"])
+        return str(self._hosts[self._known(name)]["host_key"])
 
     def data_address(self, name: str) -> str:
-        """The host's address on the data link."""
-        return str(self._host(name)["data_address"])
+        return str(self._hosts[self._known(name)]["data_address"])
 
     def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
         """A TCP connection to the host's sshd over the management link. Raises HostLost if it does not answer."""
-        self._host(name)
-        _, descriptors = self._ask({"do": "connect", "host": name, "timeout_s": timeout_s}, timeout_s + 5)
+        question = {"do": "connect", "host": self._known(name), "timeout_s": timeout_s}
+        _, descriptors = self._ask(question, timeout_s + 5)
         return socket.socket(fileno=descriptors[0])
 
     def shape(self, condition: NetworkCondition, link_mbit: float | None) -> dict[str, str]:
         """Sets the condition of all data links; returns the mechanisms, such as `{"rate": "tbf", "loss": "nft"}`.
 
-        Args:
-            condition: rate, delay and loss.
-            link_mbit: the rate if the condition has none; None for no limit.
-
-        Raises:
-            RunFailed: the kernel cannot; nothing was changed.
+        `link_mbit` is the rate if the condition has none. Raises RunFailed if the kernel cannot; nothing was changed.
         """
         rate = condition.rate_mbit if condition.rate_mbit is not None else link_mbit
         how, _ = self._ask({"do": "shape", "shape": {**asdict(condition), "rate_mbit": rate}})
         return dict(how)
 
     def set_link(self, name: str, up: bool, which: Literal["data", "mgmt"] = "data") -> None:
-        """Cuts or restores a link of a host."""
-        self._host(name)
         if which not in LINKS:
             raise UnknownName("link", which, LINKS)
-        self._ask({"do": "set_link", "host": name, "link": which, "up": up})
+        self._ask({"do": "set_link", "host": self._known(name), "link": which, "up": up})
 
     def kill_host(self, name: str, *, silent: bool = True) -> None:
         """Ends a host and all its processes. If `silent`, as a power cut does: its connections are not closed."""
-        self._host(name)
-        self._ask({"do": "kill_host", "host": name, "silent": silent})
+        self._ask({"do": "kill_host", "host": self._known(name), "silent": silent})
 
     def revive_host(self, name: str) -> None:
         """Boots a host that is down, with the same addresses and keys and an empty home."""
-        self._host(name)
-        self._ask({"do": "revive_host", "host": name})
+        self._ask({"do": "revive_host", "host": self._known(name)})
 
     def describe(self) -> dict[str, Any]:
-        """The present plan, hosts and links."""
         answer, _ = self._ask({"do": "describe"})
         return dict(answer)
 
@@ -210,10 +183,10 @@ class Lab:
             process.kill()  # the kernel ends the supervisor with unshare, and all hosts with the supervisor
             process.wait()
 
-    def _host(self, name: str) -> Mapping[str, Any]:
+    def _known(self, name: str) -> str:
         if name not in self._hosts:
             raise UnknownName("lab host", name, self.names)
-        return self._hosts[name]
+        return name
 
     def _call(self, timeout_s: float) -> socket.socket:
         try:

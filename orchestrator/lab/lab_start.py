@@ -116,7 +116,6 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(files: LabFiles) -> str:
-    """Why the supervisor did not start."""
     said = tools.one_line(files.log.read_bytes()) if files.log.exists() else ""
     if "unshare" in said:
         return f"namespaces are forbidden here ({said}); run as root, or see docs/guides/lab.md"

@@ -22,21 +22,16 @@ class LabPlan:
     """The input of the supervisor."""
 
     hosts: int
-    user: str
-    """The login: the user who creates the lab."""
+    user: str  # the login: the user who creates the lab
     uid: int
     gid: int
     shell: str
-    path: str
-    """PATH of a login."""
-    rate_mbit: float | None = 1000.0
-    """Of every data link, both ways; None for no limit."""
-    disk_mb: int = 1024
-    """Size of a host's own home."""
+    path: str  # PATH of a login
+    rate_mbit: float | None = 1000.0  # of every data link, both ways; None for no limit
+    disk_mb: int = 1024  # size of a host's own home
     clock_offsets_s: dict[str, float] = field(default_factory=dict)
     """By how much a host's monotonic clock is ahead of the machine's."""
-    detached: bool = False
-    """Outlives the process that started it."""
+    detached: bool = False  # outlives the process that started it
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
@@ -50,7 +45,6 @@ class LabPlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """lab1, lab2, ..."""
         return tuple(f"lab{number}" for number in range(1, self.hosts + 1))
 
     def number(self, name: str) -> int:
@@ -85,22 +79,17 @@ class LabFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.plan = folder / "plan.json"
-        """Written by the client, read by the supervisor."""
-        self.socket = folder / "control"
-        """The supervisor's Unix socket."""
+        self.plan = folder / "plan.json"  # written by the client, read by the supervisor
+        self.socket = folder / "control"  # the supervisor's Unix socket
         self.log = folder / "supervisor.log"
-        self.key = folder / "key"
-        """The private key of a login; `.pub` is beside it."""
+        self.key = folder / "key"  # the private key of a login; `.pub` is beside it
         self.home = folder / "home"
         """Every host mounts its own home here, so that all have the same path to it, as in a real cluster."""
         self.known_hosts = folder / "known_hosts"
         self.ssh_config = folder / "ssh_config"
 
     def etc(self, name: str) -> Path:
-        """The lab's own copy of a file of /etc."""
         return self.folder / "etc" / name
 
     def host(self, name: str, file: str) -> Path:
-        """A file of one host: `host_key`, `sshd_config`, `sshd.log`."""
         return self.folder / name / file

@@ -30,7 +30,6 @@ class Shape(NetworkCondition):
 
     @property
     def limit_mbit(self) -> float | None:
-        """The rate that is set."""
         return None if self.rate_mbit is None or self.rate_mbit > UNSHAPED_ABOVE_MBIT else self.rate_mbit
 
 
@@ -97,8 +96,7 @@ class Shaper:
         self._network = network
         self.now = Shape()
         self.how: dict[str, str] = {}
-        self._tables = False
-        """Whether nftables were used; they are left alone until needed."""
+        self._tables = False  # whether nftables were used; they are left alone until needed
 
     def apply(self, shape: Shape) -> dict[str, str]:
         """Replaces the shape; returns the mechanism of each part. A ToolError means that nothing was changed."""

@@ -1,9 +1,12 @@
-"""Keys and configuration of a host's sshd."""
+"""Keys and configuration of a host's sshd, and of ssh, scp, rsync and Ansible as its clients."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
+import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +45,7 @@ def config(plan: LabPlan, files: LabFiles, name: str, newer: str = "") -> str:
     return (
         f"ListenAddress {management_address(plan.number(name))}:{PORT}\n"
         f"HostKey {_quoted(str(files.host(name, 'host_key')))}\n"
-        f"AuthorizedKeysFile {_quoted(str(files.key.with_suffix('.pub')).replace('%', '%%'))}\n"
+        f"AuthorizedKeysFile {_path(files.key.with_suffix('.pub'))}\n"
         f"AllowUsers {plan.user}\n"
         f"SetEnv {' '.join(_quoted(f'{key}={value}') for key, value in environment.items())}\n" + _OPTIONS + newer
     )
@@ -50,6 +53,34 @@ def config(plan: LabPlan, files: LabFiles, name: str, newer: str = "") -> str:
 
 def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _path(path: Path) -> str:
+    return _quoted(str(path).replace("%", "%%"))
+
+
+def known_hosts(keys: Mapping[str, str]) -> str:
+    """Every host with its public key."""
+    return "".join(f"{name} {key}\n" for name, key in keys.items())
+
+
+def client_config(plan: LabPlan, files: LabFiles, name: str) -> str:
+    """The ssh_config for `ssh -F FILE lab1`. `driple-lab connect` opens the connection, passes it on and ends."""
+    words = [sys.executable, "-m", "driple.orchestrator.cli_lab", "connect", "--name", name]
+    proxy = shlex.join(words).replace("%", "%%") + " %h"
+    return f"""Host {" ".join(plan.names)}
+  User {plan.user}
+  IdentityFile {_path(files.key)}
+  IdentitiesOnly yes
+  IdentityAgent none
+  UserKnownHostsFile {_path(files.known_hosts)}
+  GlobalKnownHostsFile /dev/null
+  StrictHostKeyChecking yes
+  BatchMode yes
+  LogLevel ERROR
+  ProxyCommand {proxy}
+  ProxyUseFdpass yes
+"""
 
 
 def make_keys(plan: LabPlan, files: LabFiles) -> dict[str, str]:

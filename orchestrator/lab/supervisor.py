@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from driple.orchestrator.lab import host_process, mounts, ssh_config, sshd
+from driple.orchestrator.lab import host_process, mounts, sshd
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.control_server import Server
 from driple.orchestrator.lab.lab_folder import name_of
@@ -29,24 +29,21 @@ class Supervisor:
 
     def __init__(self, plan: LabPlan, files: LabFiles) -> None:
         self._plan, self._files = plan, files
-        self._first: dict[str, int] = {}
-        """PID of the first process of every host that was not killed."""
+        self._first: dict[str, int] = {}  # PID of the first process of every host that was not killed
         self._links: dict[str, dict[str, bool]] = {name: {"data": True, "mgmt": True} for name in plan.names}
         mounts.mount_lab_files(plan, files)
         self._network = Network()
         self._shaper = Shaper(self._network)
         self._keys = sshd.make_keys(plan, files)
         sshd.configure(plan, files)
-        files.known_hosts.write_text(ssh_config.known_hosts(self._keys))
-        files.ssh_config.write_text(ssh_config.text(plan, files, name_of(files.folder)))
+        files.known_hosts.write_text(sshd.known_hosts(self._keys))
+        files.ssh_config.write_text(sshd.client_config(plan, files, name_of(files.folder)))
 
     def up(self) -> None:
-        """Boots all hosts."""
         self._boot(self._plan.names)
         self._shaper.apply(Shape(self._plan.rate_mbit))
 
     def end(self) -> None:
-        """Ends every host."""
         for pid in self._first.values():
             if host_process.alive(pid):
                 os.kill(pid, signal.SIGKILL)  # all of them, before waiting for the first
@@ -71,7 +68,6 @@ class Supervisor:
     # Requests of clients.
 
     def describe(self, _: Mapping[str, Any]) -> object:
-        """The state of the lab."""
         hosts = {
             name: {
                 "data_address": data_address(number),
@@ -86,11 +82,9 @@ class Supervisor:
         return {"plan": asdict(self._plan), "hosts": hosts, "shape": shape}
 
     def shape(self, request: Mapping[str, Any]) -> object:
-        """Sets the condition of the data links."""
         return self._shaper.apply(Shape(**request["shape"]))
 
     def set_link(self, request: Mapping[str, Any]) -> object:
-        """Cuts or restores a link."""
         name, link, up = request["host"], request["link"], request["up"]
         self._links[name][link] = up
         if self._plan.number(name) in self._network.plugged:
@@ -110,7 +104,6 @@ class Supervisor:
         return None
 
     def revive_host(self, request: Mapping[str, Any]) -> object:
-        """Boots a host that is down."""
         name = request["host"]
         if name in self._first and host_process.alive(self._first[name]):
             return None
@@ -125,7 +118,6 @@ class Supervisor:
         return None
 
     def serve(self, lifelines: Sequence[int]) -> object:
-        """Answers clients until the lab must end."""
         actions = {
             each.__name__: each for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
         }
@@ -145,11 +137,7 @@ def _report(message: object) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs a lab.
-
-    Args:
-        arguments: the folder, then the inherited descriptors: the folder's lock and the lifelines.
-    """
+    """Runs a lab. Arguments: the folder, then the inherited descriptors: the folder's lock and the lifelines."""
     folder, *numbers = arguments
     descriptors = [int(number) for number in numbers]
     for descriptor in descriptors:

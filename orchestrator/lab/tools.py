@@ -31,8 +31,7 @@ class ToolError(Exception):
 class Batch:
     """Lines for one run of a program that reads them from stdin."""
 
-    program: str
-    """`ip`, `tc` or `nft`."""
+    program: str  # `ip`, `tc` or `nft`
     lines: Sequence[str]
 
 

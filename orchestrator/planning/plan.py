@@ -15,8 +15,7 @@ class PlannedRun:
     """A run and the placement of its tasks."""
 
     spec: RunSpec
-    id: str
-    """`spec.id`, computed once."""
+    id: str  # `spec.id`, computed once
     tasks: tuple[PlacedTask, ...]
 
 

@@ -11,8 +11,7 @@ from driple.contracts.manifest import LOCAL, is_sealed
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.setting import Setting
 
-FOREIGN_LOAD = "foreign_load"
-"""Flag of a row whose machine had other load (pipeline/traces/background_load.py)."""
+FOREIGN_LOAD = "foreign_load"  # flag of a row whose machine had other load (pipeline/traces/background_load.py)
 
 
 def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str], *, any_network: bool = False) -> frozenset[str]:

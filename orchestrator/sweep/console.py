@@ -42,7 +42,6 @@ class Console:
         self._line_there = False
 
     def begin(self, total: int, done: int) -> None:
-        """Begins with `total` runs, of which `done` were done before."""
         self._total, self._before = total, done
         self._began = self._last_end = time.monotonic()
         if done:
@@ -80,7 +79,6 @@ class Console:
             self._on_failed(result)
 
     def tick(self) -> None:
-        """Redraws the status line; called often."""
         now = time.monotonic()
         if self._terminal and now - self._drawn >= REDRAW_S:
             with self._lock:
@@ -90,12 +88,10 @@ class Console:
                 self._line_there = True
 
     def close(self) -> None:
-        """Removes the status line."""
         with self._lock:
             self._wipe()
 
     def say(self, text: str) -> None:
-        """Writes a line above the status line."""
         with self._lock:
             self._wipe()
             self._write(f"{time.strftime('%H:%M:%S')} {printable(text)}\n")

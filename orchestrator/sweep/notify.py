@@ -27,8 +27,7 @@ FAILED = "failed"
 class Notify:
     """The receivers. A failed notification is a warning, never a failure of the sweep."""
 
-    on_finish: str | None = None
-    """Shell command; gets the summary as JSON on stdin and DRIPLE_EVENT in its environment."""
+    on_finish: str | None = None  # shell command; gets the summary as JSON on stdin and DRIPLE_EVENT in its environment
     on_failure: str | None = None
     webhook: str | None = None
 

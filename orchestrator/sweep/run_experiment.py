@@ -34,8 +34,7 @@ from driple.orchestrator.sweep.scheduler import HOST_PATIENCE_S, RunResult, Swee
 # Otherwise logging prints warnings on stderr in a program that sets up no logging.
 logging.getLogger("driple").addHandler(logging.NullHandler())
 
-WITHOUT_LAB = "-without-lab"
-"""Suffix of the folder of runs that used loopback because the lab could not be created."""
+WITHOUT_LAB = "-without-lab"  # suffix of the folder of runs that used loopback because the lab could not be created
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class SweepResult:
 
     experiment: str
     output: Path
-    runs: tuple[RunResult, ...]
-    """One for each run of the plan, in its order."""
+    runs: tuple[RunResult, ...]  # one for each run of the plan, in its order
 
     @property
     def sealed(self) -> tuple[RunResult, ...]:

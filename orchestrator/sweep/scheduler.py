@@ -36,15 +36,11 @@ from driple.orchestrator.sweep.provenance import Provenance
 
 log = logging.getLogger(__name__)
 
-HOST_PATIENCE_S = 600.0
-"""How long runs wait for lost hosts before they fail."""
+HOST_PATIENCE_S = 600.0  # how long runs wait for lost hosts before they fail
 MOST_RETRY_WAIT_S = 300.0
-MOST_LOST_IN_RUN = 3
-"""A run during which more hosts were lost fails."""
+MOST_LOST_IN_RUN = 3  # a run during which more hosts were lost fails
 TICK_S = 0.2
-FACTS = ("hostname", "kernel", "boot_id", "cores", "memory_bytes", "python", "wall_clock_ahead_s")
-BAD_INPUT = 2
-"""Exit code of a task that refused its input."""
+BAD_INPUT = 2  # exit code of a task that refused its input
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +50,7 @@ class SweepOptions:
     output: Path
     fail_fast: bool = False
     cold: bool = False
-    parallel: int | None = None
-    """Maximum number of parallel runs; None for the default of the backend."""
+    parallel: int | None = None  # maximum number of parallel runs; None for the default of the backend
     host_patience_s: float = HOST_PATIENCE_S
     stop: threading.Event = field(default_factory=threading.Event)
     """When set, the current runs are stopped cleanly and no other is started."""
@@ -66,16 +61,13 @@ class RunResult:
     """How one run of a sweep ended."""
 
     run: PlannedRun
-    status: str
-    """`sealed`, `failed`, `skipped` (done before) or `not done`."""
+    status: str  # `sealed`, `failed`, `skipped` (done before) or `not done`
     attempts: int = 0
     seconds: float = 0.0
-    steps: int = 0
-    """Of a worker, including warm-up."""
+    steps: int = 0  # of a worker, including warm-up
     failure: RunFailed | None = None
     hosts: tuple[str, ...] = ()
-    directory: Path | None = None
-    """Its folder of traces; of a failed run, of logs."""
+    directory: Path | None = None  # its folder of traces; of a failed run, of logs
 
 
 class Watcher(Protocol):
@@ -91,15 +83,12 @@ class Watcher(Protocol):
 
 @dataclass
 class _Job:
-    """A run that waits or is running."""
-
     run: PlannedRun
     attempts: int = 0
     not_before: float = 0.0
     placed: tuple[PlacedTask, ...] = ()
     attempt: Attempt | None = None
-    lost_in_run: int = 0
-    """Hosts that were lost during its attempts."""
+    lost_in_run: int = 0  # hosts that were lost during its attempts
     seconds: float = 0.0
     failure: RunFailed | None = None
     steps: int = 0
@@ -128,7 +117,6 @@ class Sweep:
         self._parallel = options.parallel or cluster.parallel or len(pool.specs)
 
     def stop(self) -> None:
-        """Stops the current runs cleanly and starts no other."""
         self._stopping = True
         for job in list(self._running):
             if job.attempt is not None:
@@ -144,7 +132,7 @@ class Sweep:
                 self._start_ready_runs()
             self._handle_ended_run()
             self._watcher.tick()
-        self._links.clear(self._pool.open_stations())
+        self._links.clear(self._pool.open_clients())
         return [self._results.get(run.id) or RunResult(run, "not done") for run in order]
 
     def _start_ready_runs(self) -> None:
@@ -256,13 +244,13 @@ class Sweep:
         final = RunPaths(self._options.output, self._experiment.name, run.id)
         number = fetch.previous_attempts(final) + 1
         self._watcher.started(run, job.hosts, number)
-        stations = self._pool.stations(job.hosts)
+        clients = self._pool.clients(job.hosts)
         manifest = Manifest(
             run=run.spec,
             run_id=run.id,
             status=RUNNING,
             attempt=number,
-            hosts=self._hosts(stations),
+            hosts=self._hosts(clients),
             started_real_s=time.time(),
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
@@ -275,7 +263,7 @@ class Sweep:
                 run_id=run.id,
                 placed=job.placed,
                 hosts=self._pool.specs,
-                stations=stations,
+                clients=clients,
                 links=self._links,
                 timeouts=self._experiment.timeouts,
                 code=read_code(Path(self._experiment.source).parent, run.spec),
@@ -289,8 +277,8 @@ class Sweep:
             raise StoppedError("stopped by the user")
         try:
             ended = attempt.go()
-            checksums = fetch.fetch(ended, stations, stage)
-            manifest = replace(manifest, hosts=self._hosts(stations))  # now with what was found on them
+            checksums = fetch.fetch(ended, clients, stage)
+            manifest = replace(manifest, hosts=self._hosts(clients))  # now with what was found on them
             job.steps = max((state.steps for state in ended.tasks), default=0)
             fetch.seal(stage, fetch.completed(manifest, ended), checksums)
         except BaseException as error:
@@ -300,11 +288,11 @@ class Sweep:
         finally:
             attempt.remove_folders()
 
-    def _hosts(self, stations: Clients) -> dict[str, HostRecord]:
-        return {name: self._host_record(station) for name, station in stations.items()}
+    def _hosts(self, clients: Clients) -> dict[str, HostRecord]:
+        return {name: self._host_record(client) for name, client in clients.items()}
 
-    def _host_record(self, station: AgentClient) -> HostRecord:
-        facts = station.facts
+    def _host_record(self, client: AgentClient) -> HostRecord:
+        facts = client.facts
         return HostRecord(
             kind=self._cluster.kind,
             hostname=facts.hostname,
@@ -313,8 +301,8 @@ class Sweep:
             cores=facts.cores,
             memory_bytes=facts.memory_bytes,
             python=facts.python,
-            wall_clock_ahead_s=station.wall_clock_ahead_s,
-            gpus=tuple(gpu.name or "" for gpu in (station.info and station.info.gpus) or ()),
+            wall_clock_ahead_s=client.wall_clock_ahead_s,
+            gpus=tuple(gpu.name or "" for gpu in (client.info and client.info.gpus) or ()),
         )
 
 

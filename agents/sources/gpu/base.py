@@ -18,10 +18,8 @@ COLUMNS = (
 )
 UTILISATION = 2  # the first two columns; the rest are plain readings
 
-COUNTS = ("samples", "sample_gaps", "overruns", "misdated", "errors")
-"""Counters of a sample buffer."""
-SILENT = 3
-"""A device that gave no sample for more than this many periods is silent."""
+COUNTS = ("samples", "sample_gaps", "overruns", "misdated", "errors")  # counters of a sample buffer
+SILENT = 3  # a device that gave no sample for more than this many periods is silent
 
 
 class Lost(Exception):
@@ -49,8 +47,7 @@ class SampleBuffer(Protocol):
     period_us: int
     capacity: int
     counts: Dict[str, int]
-    diffs_us: Deque[int]
-    """Time between the last samples."""
+    diffs_us: Deque[int]  # time between the last samples
 
     def fetch(self, now_ns: int) -> Tuple[List[int], List[float]]:
         """New samples: monotonic times in ns, oldest first, and values. Raises Lost."""
@@ -68,25 +65,20 @@ class SampleBuffer(Protocol):
 class GpuDevice(NamedTuple):
     """A device that is open. What it cannot report is None or absent, never 0."""
 
-    facts: Dict[str, Any]
-    """`index`, `uuid`, `device`, `driver`, `mig`; None where unknown."""
+    facts: Dict[str, Any]  # `index`, `uuid`, `device`, `driver`, `mig`; None where unknown
     buffers: Callable[[Stamps, int], List[Optional[SampleBuffer]]]
     """Opens the samples of the GPU's and of the memory's utilisation; the second argument is the time now."""
     gauge: Optional[Gauge]
-    readings: Dict[str, Reading]
-    """By plain column."""
-    lost_codes: Sequence[int]
-    """Error codes that mean that the device is gone."""
-    library: str
-    """For messages about other error codes."""
+    readings: Dict[str, Reading]  # by plain column
+    lost_codes: Sequence[int]  # error codes that mean that the device is gone
+    library: str  # for messages about other error codes
     close: Callable[[], None]
 
 
 class GpuVendor(ABC):
     """A vendor's library. Creating it loads the library and raises BadInput with the remedy if that fails."""
 
-    binding = ""
-    """Python module of the library; the bundle contains it."""
+    binding = ""  # Python module of the library; the bundle contains it
 
     @abstractmethod
     def list_devices(self) -> List[GpuInfo]:

@@ -33,8 +33,7 @@ SPAN_SHARE = 4
 """A buffer is emptied at least so many times in the time that it spans, so that a late tick loses nothing."""
 
 
-Row = Tuple[int, Value, Value]
-"""Monotonic ns, GPU utilisation, memory utilisation."""
+Row = Tuple[int, Value, Value]  # monotonic ns, GPU utilisation, memory utilisation
 
 
 def refuse(value: float) -> bool:
@@ -66,13 +65,7 @@ class GpuSource:
     """One GPU: utilisation by its own samples through `extra`, everything else in the row of the tick."""
 
     def __init__(self, wanted: str, position: int, hz: float) -> None:
-        """Names a GPU to sample.
-
-        Args:
-            wanted: Index or UUID, as the user gave it.
-            position: Its place among the GPUs of the trace, from 0.
-            hz: Rate of the loop.
-        """
+        """`wanted` is an index or UUID, `position` the place among the GPUs of the trace, `hz` the rate of the loop."""
         self.name = f"gpu{position}"
         self.columns: Sequence[str] = nth(COLUMNS, position)
         self.period_ticks = 1
@@ -97,7 +90,6 @@ class GpuSource:
         self._first_error = ""
 
     def open(self) -> None:
-        """Opens the device and finds what it reports; see Source."""
         self._device = device = open_gpu(self._wanted)
         self._facts.update(device.facts)
         self._gauge, readings = device.gauge, device.readings
@@ -116,7 +108,6 @@ class GpuSource:
         self._set_period()
 
     def read(self, t_mono_ns: int, row: MutableSequence[Value], at: int) -> None:
-        """Fills what belongs to this tick, and empties the buffers for `extra`; see Source."""
         if self._lost_ns is not None:
             return
         try:
@@ -142,7 +133,6 @@ class GpuSource:
             log.warning("%s: the device is lost; null from here on", self.name)
 
     def extra(self, last: bool = False) -> Sequence[Late]:
-        """The device's own samples; see Source."""
         if last and self._device is not None and self._lost_ns is None:
             try:
                 for _ in range(8):  # a driver may give less than it has
@@ -157,7 +147,6 @@ class GpuSource:
         return late
 
     def quality(self) -> Dict[str, Any]:
-        """How this GPU was read; see Source."""
         buffers = [buffer for buffer in self._buffers if buffer is not None]
         diffs = sorted(diff for buffer in buffers for diff in buffer.diffs_us)
         periods = {
@@ -186,12 +175,9 @@ class GpuSource:
         }
 
     def close(self) -> None:
-        """Releases the device; see Source."""
         if self._device is not None:
             self._device.close()
             self._device = None
-
-    # ---- internal ----
 
     def _set_period(self) -> None:
         buffers = [buffer for buffer in self._buffers if buffer is not None]

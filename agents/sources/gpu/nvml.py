@@ -19,12 +19,9 @@ class Codes(NamedTuple):
 
     absent: Tuple[int, ...] = (3, 13, 25)
     """NOT_SUPPORTED, FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH: the device will never report it."""
-    empty: Tuple[int, ...] = (6, 21)
-    """NOT_FOUND, NO_DATA: nothing newer in the buffer."""
-    small: int = 7
-    """INSUFFICIENT_SIZE."""
-    lost: Tuple[int, ...] = (15, 16)
-    """GPU_IS_LOST, RESET_REQUIRED."""
+    empty: Tuple[int, ...] = (6, 21)  # NOT_FOUND, NO_DATA: nothing newer in the buffer
+    small: int = 7  # INSUFFICIENT_SIZE
+    lost: Tuple[int, ...] = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED
     missing: int = 13
 
 
@@ -73,7 +70,6 @@ class Nvml:
             return lambda *_: CODES.missing
 
     def known(self) -> List[str]:
-        """Valid names: the index and the UUID of every GPU."""
         names = []
         for index in range(self.py.nvmlDeviceGetCount()):
             names.append(str(index))
@@ -120,32 +116,22 @@ def readings(nvml: Nvml, handle: Any) -> Dict[str, List[Reading]]:
     clock, power, celsius = uint(), uint(), uint()
     celsius_v = py.c_nvmlTemperature_v1_t() if hasattr(py, "c_nvmlTemperature_v1_t") else None
 
+    def way(name: str, place: Any, *arguments: Any) -> Reading:
+        return Reading(partial(nvml.function(name), handle, *arguments), lambda: place.value)
+
     found = {
         "gpu_mem_used_bytes": [
-            Reading(partial(nvml.function("nvmlDeviceGetMemoryInfo_v2"), handle, by(memory_2)), lambda: used_2.value),
-            Reading(partial(nvml.function("nvmlDeviceGetMemoryInfo"), handle, by(memory_1)), lambda: used_1.value),
+            way("nvmlDeviceGetMemoryInfo_v2", used_2, by(memory_2)),
+            way("nvmlDeviceGetMemoryInfo", used_1, by(memory_1)),
         ],
-        "gpu_sm_clock_mhz": [
-            Reading(
-                partial(nvml.function("nvmlDeviceGetClockInfo"), handle, uint(py.NVML_CLOCK_SM), by(clock)),
-                lambda: clock.value,
-            )
-        ],
-        "gpu_power_mw": [
-            Reading(partial(nvml.function("nvmlDeviceGetPowerUsage"), handle, by(power)), lambda: power.value)
-        ],
-        "gpu_temperature_c": [
-            Reading(
-                partial(nvml.function("nvmlDeviceGetTemperature"), handle, uint(py.NVML_TEMPERATURE_GPU), by(celsius)),
-                lambda: celsius.value,
-            )
-        ],
+        "gpu_sm_clock_mhz": [way("nvmlDeviceGetClockInfo", clock, uint(py.NVML_CLOCK_SM), by(clock))],
+        "gpu_power_mw": [way("nvmlDeviceGetPowerUsage", power, by(power))],
+        "gpu_temperature_c": [way("nvmlDeviceGetTemperature", celsius, uint(py.NVML_TEMPERATURE_GPU), by(celsius))],
     }
     if celsius_v is not None:  # announced to replace the other, which goes with CUDA 14
         celsius_v.version, celsius_v.sensorType = py.nvmlTemperature_v1, py.NVML_TEMPERATURE_GPU
-        call = partial(nvml.function("nvmlDeviceGetTemperatureV"), handle, by(celsius_v))
         celsius_2 = _field(celsius_v, "temperature", ctypes.c_int)
-        found["gpu_temperature_c"].append(Reading(call, lambda: celsius_2.value))
+        found["gpu_temperature_c"].append(way("nvmlDeviceGetTemperatureV", celsius_2, by(celsius_v)))
     return found
 
 

@@ -23,12 +23,10 @@ class Buffer:
         self._last, self._type, self._count = ctypes.c_ulonglong(0), ctypes.c_uint(0), ctypes.c_uint(0)
         self._by_type, self._by_count = ctypes.byref(self._type), ctypes.byref(self._count)
         self._opened_ns = 0
-        self.newest_ns = 0
-        """Monotonic time of the newest sample that was handed out; before the first, of `open`."""
+        self.newest_ns = 0  # monotonic time of the newest sample that was handed out; before the first, of `open`
         self.capacity = 0
         self.diffs_us: Deque[int] = deque(maxlen=256)
-        self.period_us = 0
-        """Median time between two samples, 0 until known."""
+        self.period_us = 0  # median time between two samples, 0 until known
         self._fetches = 0
         self._was_set = False
         self.counts = dict.fromkeys(COUNTS, 0)
@@ -60,11 +58,7 @@ class Buffer:
         self._was_set = True
 
     def fetch(self, now_ns: int) -> Tuple[List[int], List[float]]:
-        """Samples that came since the last call: monotonic times in ns, oldest first, and their values.
-
-        Raises:
-            Lost: the device is gone.
-        """
+        """New samples: monotonic times in ns, oldest first, and their values. Raises Lost if the device is gone."""
         code = self._call()
         if code == CODES.small:  # a driver whose buffer grew: rare, so the price of a new place does not matter
             self._function(self._handle, self._kind, self._last, self._by_type, self._by_count, None)

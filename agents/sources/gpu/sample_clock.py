@@ -9,14 +9,11 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Optional
 
-FRESH_SLACK_US = 2_000_000
-"""How much older than our last look a sample may be that was not there at our last look."""
+FRESH_SLACK_US = 2_000_000  # how much older than our last look a sample may be that was not there at our last look
 FAR_NS, FAR_PERIODS, SEEN = 50_000_000, 10, 16
 """Where even the newest of so many fetches are older than this and than so many samples, it is not the host's clock."""
-AHEAD_NS = 1_000_000
-"""No sample of the host's clock is from so far in the future."""
-STEP_NS = 5_000_000
-"""A host clock that moved so much against the monotonic one between two reads was set, not slewed."""
+AHEAD_NS = 1_000_000  # no sample of the host's clock is from so far in the future
+STEP_NS = 5_000_000  # a host clock that moved so much against the monotonic one between two reads was set, not slewed
 SLEW_NS = 100_000
 """Up to here the offset of a host clock is left as it was: two kinds of samples then meet at equal times."""
 WALL_FROM_US = 10**15
@@ -24,15 +21,9 @@ WALL_FROM_US = 10**15
 
 
 def clock_of(stamp_us: int, age_limit_us: int, now_us: Dict[str, int]) -> str:
-    """Which of the host's clocks a fresh sample was stamped by.
+    """The clock of a fresh sample: one of `now_us` (`mono`, `boot`, `wall`), or `device` if it agrees with none.
 
-    Args:
-        stamp_us: Stamp of a sample that appeared since our last look.
-        age_limit_us: How old it can be at most.
-        now_us: The clocks' readings now: `mono`, `boot`, `wall`.
-
-    Returns:
-        The clock, or `device` if it agrees with none: a clock of the device's own.
+    `age_limit_us` is the greatest possible age of the sample.
     """
     for name in ("wall",) if stamp_us >= WALL_FROM_US else ("mono", "boot"):
         if -STEP_NS // 1000 <= now_us[name] - stamp_us <= age_limit_us:
@@ -59,12 +50,9 @@ class Stamps:
 
     def __init__(self, opened_ns: int) -> None:
         self._looked_ns = opened_ns
-        self.offset_ns = 0
-        """Difference of the host's monotonic clock and a stamp, in ns."""
-        self.clock = ""
-        """Which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen."""
-        self.steps = 0
-        """How often the host's clock was set while we sampled."""
+        self.offset_ns = 0  # difference of the host's monotonic clock and a stamp, in ns
+        self.clock = ""  # which clock stamps the samples: mono, boot, wall, device; empty until a fresh one was seen
+        self.steps = 0  # how often the host's clock was set while we sampled
         self.error_ns: Optional[int] = None
         """How much later than said the samples may have been taken: the shortest delay with which one came.
 

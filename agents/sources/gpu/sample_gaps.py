@@ -9,28 +9,21 @@ from __future__ import annotations
 from collections import deque
 from typing import Deque, List, Optional, Sequence, Tuple
 
-GAUGE_NS = 170_000_000
-"""The gauge's window, 1/6 s; its answer is of the last whole one, so of up to two windows ago."""
-FALLEN = 0.9
-"""Below this share of what samples said before, the gauge has seen that it did not go on like that."""
-REST = 5.0
-"""Up to here (%) a silent device is idle, and silent because of that."""
+GAUGE_NS = 170_000_000  # the gauge's window, 1/6 s; its answer is of the last whole one, so of up to two windows ago
+FALLEN = 0.9  # below this share of what samples said before, the gauge has seen that it did not go on like that
+REST = 5.0  # up to here (%) a silent device is idle, and silent because of that
 SPOKEN = 2
 """A device that gave more samples at rest than this is not silent because of that. Edges of bursts may look like it."""
-LONGEST_NS = 10_000_000_000
-"""No look of the gauge speaks for more than this."""
+LONGEST_NS = 10_000_000_000  # no look of the gauge speaks for more than this
 
 
 def gap_value(answer: float, heard: Sequence[float], age_ns: int) -> Optional[float]:
-    """Lower bound of the utilisation in a time without samples, by the gauge's answer.
+    """Lower bound of the utilisation (%) in a time without samples, by the gauge's answer; None if that may be older.
 
     Args:
-        answer: Of the gauge, in percent.
-        heard: What samples said around that time, which the gauge's window may reach into.
-        age_ns: How long ago the last of them was.
-
-    Returns:
-        None where the answer may be of the time of those samples alone.
+        answer: of the gauge, in percent.
+        heard: the samples around that time, into which the gauge's window may reach.
+        age_ns: age of the last of them.
     """
     share = min(1.0, max(0.0, 2 - age_ns / GAUGE_NS))  # of the window, at most so much is of samples
     if share and sum(value <= REST for value in heard) > SPOKEN:
@@ -57,8 +50,7 @@ class SampleGap:
     def __init__(self) -> None:
         self.looks: List[Tuple[int, float]] = []
         """When the gauge answered and what, oldest first, while samples of that time may still turn up."""
-        self.settled_ns = 0
-        """Up to here it was filled for good."""
+        self.settled_ns = 0  # up to here it was filled for good
         self._resting: Optional[float] = None
         self._heard: Deque[List[float]] = deque(maxlen=2)
 

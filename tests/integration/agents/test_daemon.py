@@ -251,8 +251,11 @@ def test_a_link_is_replaced_or_removed_and_not_followed(
     (tmp_path / "outside/x").write_text("keep")
     (agents.work / "a").symlink_to(tmp_path / "outside/x")
     (agents.work / "b").symlink_to(tmp_path / "outside")
+    (agents.work / "c").symlink_to(tmp_path / "outside/x")
+    (agents.work / "steps.jsonl").write_text("")
     agent.ask("write", path="a", text="new")
     agent.ask("remove", path="b")
+    agent.ask("steps", source="steps.jsonl", target="c")
     assert (tmp_path / "outside/x").read_text() == "keep"
     assert (agents.work / "a").read_text() == "new"
 

@@ -36,7 +36,7 @@ def check_recovered(rig: Rig, folder: Path, attempts: int = 2) -> None:
 def test_a_task_is_killed(rig: Rig, tmp_path: Path, task: str) -> None:
     def kill(sweep: Sweep) -> None:
         state = attempt_of(sweep).states[task]
-        rig.on(state.station.name, f"kill -9 {state.pid}")
+        rig.on(state.client.name, f"kill -9 {state.pid}")
 
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=kill)
     assert result.status == "sealed" and len(seen.failures) == 1
@@ -48,7 +48,7 @@ def test_a_task_is_killed(rig: Rig, tmp_path: Path, task: str) -> None:
 def test_a_sampler_is_killed(rig: Rig, tmp_path: Path) -> None:
     def kill(sweep: Sweep) -> None:
         state = attempt_of(sweep).states["worker:0"]
-        rig.on(state.station.name, f"kill -9 {state.sampler_pid}")
+        rig.on(state.client.name, f"kill -9 {state.sampler_pid}")
 
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=kill)
     assert result.status == "sealed"
@@ -58,7 +58,7 @@ def test_a_sampler_is_killed(rig: Rig, tmp_path: Path) -> None:
 
 def test_an_sshd_session_is_killed(rig: Rig, tmp_path: Path) -> None:
     def kill(sweep: Sweep) -> None:
-        killer = attempt_of(sweep).stations["lab3"].host.start(["sh", "-c", "kill -9 $PPID"])
+        killer = attempt_of(sweep).clients["lab3"].host.start(["sh", "-c", "kill -9 $PPID"])
         with suppress(HostError):
             killer.receive(10.0)  # let go of too soon, it would end before it has killed
 
@@ -80,7 +80,7 @@ def test_an_agent_dies_while_the_fork_servers_load(rig: Rig, tmp_path: Path, mon
         begun.append(server)
         if len(begun) == len(rig.lab.names):
             with suppress(HostError):
-                server._station.host.start(["sh", "-c", "kill -9 $PPID"]).receive(10.0)
+                server._client.host.start(["sh", "-c", "kill -9 $PPID"]).receive(10.0)
 
     monkeypatch.setattr(ForkServer, "begin", begin_and_kill)
     (result,), seen = rig.sweep(tmp_path)
@@ -141,7 +141,7 @@ def test_a_disk_fills_up(rig: Rig, tmp_path: Path) -> None:
 def test_a_task_hangs(rig: Rig, tmp_path: Path) -> None:
     def freeze(sweep: Sweep) -> None:
         state = attempt_of(sweep).states["worker:1"]
-        rig.on(state.station.name, f"kill -STOP {state.pid}")
+        rig.on(state.client.name, f"kill -STOP {state.pid}")
 
     (result,), seen = rig.sweep(tmp_path, length=LONG, during=freeze, step="4s")
     assert result.status == "sealed" and len(seen.failures) == 1

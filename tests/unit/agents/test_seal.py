@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from driple.agents.sampler import seal as sealing
+from driple.agents.sampler import parquet_writer
 from driple.agents.sampler.parquet_writer import Field
 from driple.agents.sampler.samples_file import Stream
 from driple.agents.sampler.samples_writer import DiskFull, SampleWriter
@@ -74,7 +74,7 @@ def test_what_a_killed_sampler_left_says_that_it_was_not_a_clean_stop(tmp_path: 
 
 
 def test_row_groups_bound_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "GROUP_ROWS", 4)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 4)
     out = tmp_path / "x.parquet"
     seal(left(out))
     file = pq.ParquetFile(out)

@@ -54,7 +54,7 @@ def nic(*addresses: str) -> requests.NicInfo:
     return requests.NicInfo(up=True, speed_mbit=None, addresses=addresses, mtu=1500)
 
 
-def stations(*fakes: FakeClient) -> Mapping[str, AgentClient]:
+def clients(*fakes: FakeClient) -> Mapping[str, AgentClient]:
     return cast("Mapping[str, AgentClient]", {fake.name: fake for fake in fakes})
 
 
@@ -96,8 +96,8 @@ def test_whose_traffic_is_read_where(
 ) -> None:
     links = Links(Shaper(), {"h1": host("h1", **link)})
     nics = {"lo": ("127.0.0.1",), "eth1": ("192.0.2.1",), "eth7": ()}
-    station = cast("AgentClient", FakeClient("h1", nics))
-    assert links.traffic_source(setting, station, tasks, way) == expected
+    client = cast("AgentClient", FakeClient("h1", nics))
+    assert links.traffic_source(setting, client, tasks, way) == expected
 
 
 def test_an_interface_that_has_not_the_address_is_told() -> None:
@@ -108,18 +108,18 @@ def test_an_interface_that_has_not_the_address_is_told() -> None:
 
 
 def test_a_qdisc_of_somebody_else_is_left_alone() -> None:
-    station = FakeClient("h1")
-    station.qdisc = "qdisc tbf 8001: root rate 1Gbit"
+    client = FakeClient("h1")
+    client.qdisc = "qdisc tbf 8001: root rate 1Gbit"
     with pytest.raises(RunFailed, match="already.*tbf"):
-        TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    assert not any(isinstance(request, requests.UndoLater) for request in station.asked)
+        TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, clients(client))
+    assert not any(isinstance(request, requests.UndoLater) for request in client.asked)
 
 
 def test_an_interface_that_is_not_there_is_told() -> None:
     links = Links(Shaper(), {"h1": host("h1", nic="eth9")})
-    station = cast("AgentClient", FakeClient("h1", {"lo": (), "eth0": ()}))
+    client = cast("AgentClient", FakeClient("h1", {"lo": (), "eth0": ()}))
     with pytest.raises(HostError, match="h1: has no interface 'eth9'.*eth0"):
-        links.traffic_source(LINK, station, 1, WARM)
+        links.traffic_source(LINK, client, 1, WARM)
 
 
 def test_a_condition_is_made_and_probed_when_it_changes() -> None:
@@ -127,7 +127,7 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
         TcShaper({name: host(name, nic="eth1") for name in ("h1", "h2")}), {"h1": host("h1"), "h2": host("h2")}
     )
     first, second = FakeClient("h1"), FakeClient("h2")
-    both = stations(first, second)
+    both = clients(first, second)
     lossy = spec(NetworkCondition(loss_pct=1.0))
     measured, done_by = links.apply(lossy, both)
     assert done_by == {"loss": "netem"}
@@ -140,30 +140,30 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
 
 
 def test_what_takes_a_condition_off_is_left_with_the_host_before_it_is_made() -> None:
-    station = FakeClient("h1")
-    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    order = [request.do for request in station.asked if "show" not in getattr(request, "argv", ())]
+    client = FakeClient("h1")
+    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, clients(client))
+    order = [request.do for request in client.asked if "show" not in getattr(request, "argv", ())]
     assert order.index("undo_later") < order.index("run")
-    (undo,) = [request for request in station.asked if isinstance(request, requests.UndoLater)]
+    (undo,) = [request for request in client.asked if isinstance(request, requests.UndoLater)]
     assert undo.argv[-3:] == ("eth1", "tc", "qdisc") and "del dev" in undo.argv[2]
 
 
 def test_a_kernel_without_netem_can_limit_a_rate_and_no_more() -> None:
     shaper = TcShaper({"h1": host("h1", nic="eth1")})
-    assert shaper.shape(NetworkCondition(rate_mbit=50), LINK, stations(FakeClient("h1", refuse=("netem",)))) == {
+    assert shaper.shape(NetworkCondition(rate_mbit=50), LINK, clients(FakeClient("h1", refuse=("netem",)))) == {
         "rate": "tbf"
     }
-    station = FakeClient("h1", refuse=("netem",))
+    client = FakeClient("h1", refuse=("netem",))
     with pytest.raises(RunFailed, match="unknown.*netem"):
-        shaper.shape(NetworkCondition(loss_pct=1), LINK, stations(station))
-    assert station.asked[-1] == requests.UndoNow()
+        shaper.shape(NetworkCondition(loss_pct=1), LINK, clients(client))
+    assert client.asked[-1] == requests.UndoNow()
 
 
 def test_a_plain_login_asks_sudo() -> None:
-    station = FakeClient("h1")
-    station.facts.uid = 1000
-    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, stations(station))
-    run = [request for request in station.asked if isinstance(request, requests.Run)][-1]
+    client = FakeClient("h1")
+    client.facts.uid = 1000
+    TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(rate_mbit=50), LINK, clients(client))
+    run = [request for request in client.asked if isinstance(request, requests.Run)][-1]
     assert run.argv[:3] == ("sudo", "-n", "tc")
 
 
@@ -175,6 +175,6 @@ def test_the_words_of_tc() -> None:
 
 
 def test_one_host_has_no_link_to_probe() -> None:
-    assert probe(stations(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
+    assert probe(clients(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
     with pytest.raises(RunFailed, match="no link"):
         Shaper().shape(NetworkCondition(loss_pct=1), LINK, {})

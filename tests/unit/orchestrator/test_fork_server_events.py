@@ -15,43 +15,43 @@ from driple.orchestrator.hosts.local import LocalHost
 READY = {"name": WARM, "line": json.dumps({"ready": {"pid": 7, "tensorflow": "2.21.0"}})}
 
 
-def loading_station() -> AgentClient:
-    """A station whose fork server has been started and is not ready yet."""
-    station = AgentClient(LocalHost("h1"), AgentFile(b"", "0" * 64), python="python3", work_dir="/w", owner="tests")
-    station.warm = ForkServer(station, "python3")
-    return station
+def loading_client() -> AgentClient:
+    """A client whose fork server has been started and is not ready yet."""
+    client = AgentClient(LocalHost("h1"), AgentFile(b"", "0" * 64), python="python3", work_dir="/w", owner="tests")
+    client.fork_server = ForkServer(client, "python3")
+    return client
 
 
-def listen(station: AgentClient) -> Listener:
+def listen(client: AgentClient) -> Listener:
     listener = Listener(cast("RunSpec", None), lambda text: None)
-    listener.attach({station.name: station})
+    listener.attach({client.name: client})
     return listener
 
 
-def deliver(station: AgentClient, **event: object) -> None:
-    """What the reader thread of the station does with a line of the agent."""
-    station._take(json.dumps(event))
+def deliver(client: AgentClient, **event: object) -> None:
+    """What the reader thread of the client does with a line of the agent."""
+    client._take(json.dumps(event))
 
 
 def test_ready_while_no_attempt_listens() -> None:
-    station = loading_station()
-    listen(station).detach()  # that attempt lost another host
-    deliver(station, said=READY)
-    assert station.warm.ready
-    listen(station).until(lambda: station.warm.ready, 0.0, lambda: "the event was lost")
+    client = loading_client()
+    listen(client).detach()  # that attempt lost another host
+    deliver(client, said=READY)
+    assert client.fork_server.ready
+    listen(client).until(lambda: client.fork_server.ready, 0.0, lambda: "the event was lost")
 
 
 def test_ready_that_the_attempt_did_not_get_to() -> None:
-    station = loading_station()
-    listener = listen(station)
-    deliver(station, said=READY)
+    client = loading_client()
+    listener = listen(client)
+    deliver(client, said=READY)
     listener.detach()
-    assert station.warm.ready
+    assert client.fork_server.ready
 
 
 def test_the_end_of_a_fork_server_while_no_attempt_listens() -> None:
-    station = loading_station()
-    listen(station).detach()
-    deliver(station, said=READY)
-    deliver(station, ended={"name": WARM, "pid": 7, "exit_code": -9, "mono_ns": 1})
-    assert not station.warm.ready and "SIGKILL" in station.warm.failure
+    client = loading_client()
+    listen(client).detach()
+    deliver(client, said=READY)
+    deliver(client, ended={"name": WARM, "pid": 7, "exit_code": -9, "mono_ns": 1})
+    assert not client.fork_server.ready and "SIGKILL" in client.fork_server.failure

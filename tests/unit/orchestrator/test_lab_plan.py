@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.orchestrator.lab import ssh_config, sshd
+from driple.orchestrator.lab import sshd
 from driple.orchestrator.lab.layout import (
     LINKS,
     MAX_HOSTS,
@@ -66,7 +66,7 @@ def test_odd_folders_and_paths_reach_sshd_and_ssh_in_one_piece() -> None:
     assert 'HostKey "/tmp/100% odd/lab1/host_key"' in text
     assert 'AuthorizedKeysFile "/tmp/100%% odd/key.pub"' in text
     assert 'SetEnv "HOME=/tmp/100% odd/home" "PATH=/a b:/c\\"d\\\\e" "TMPDIR=/tmp/100% odd/home/tmp"' in text
-    assert 'IdentityFile "/tmp/100%% odd/key"' in ssh_config.text(plan_of(), files, "lab")
+    assert 'IdentityFile "/tmp/100%% odd/key"' in sshd.client_config(plan_of(), files, "lab")
 
 
 def test_a_burst_is_a_millisecond_but_never_less_than_tcp_needs() -> None:

@@ -155,31 +155,31 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path)
 
 
-def test_a_station_opens_through_the_noise_of_a_login_shell(world: World) -> None:
-    stations = world.pool.stations(["h1", "h2"])
-    assert sorted(stations) == ["h1", "h2"] and stations["h1"].facts.work == "/w"
-    assert world.pool.stations(["h1"])["h1"] is stations["h1"]
+def test_a_client_opens_through_the_noise_of_a_login_shell(world: World) -> None:
+    clients = world.pool.clients(["h1", "h2"])
+    assert sorted(clients) == ["h1", "h2"] and clients["h1"].facts.work == "/w"
+    assert world.pool.clients(["h1"])["h1"] is clients["h1"]
     world.pool.close()
     with pytest.raises(HostLost, match="closed"):
-        stations["h1"].ask(Beat())
+        clients["h1"].ask(Beat())
 
 
 def test_a_host_that_is_lost_is_set_aside_and_tried_again(world: World) -> None:
     world.problems["h1"] = HostLost("h1: no route")
     with pytest.raises(HostLost, match="no route"):
-        world.pool.stations(["h1", "h2"])
+        world.pool.clients(["h1", "h2"])
     assert [spec.name for spec in world.pool.free()] == ["h2", "h3"]
     assert len(world.pool.usable_later(600)) == 3 and len(world.pool.usable_later(0)) == 2
     assert "h1: lost for" in world.pool.problems()[0]
     world.problems["h1"] = None
-    assert "h1" in world.pool.stations(["h1"])
+    assert "h1" in world.pool.clients(["h1"])
     assert world.pool.problems() == []
 
 
 def test_a_host_that_refuses_is_not_tried_again(world: World) -> None:
     world.problems["h1"] = HostRefused("h1: wrong key")
     with pytest.raises(HostRefused):
-        world.pool.stations(["h1"])
+        world.pool.clients(["h1"])
     assert [spec.name for spec in world.pool.usable_later(600)] == ["h2", "h3"]
     assert world.pool.problems() == ["h1: wrong key"]
 

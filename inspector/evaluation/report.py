@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.formats.inspector import ERRORS_FILE, PREDICTIONS_FILE, REPORT_FILE, REPORT_TEXT_FILE
-from driple.contracts.metrics import RESOURCES, TARGET_OF_COLUMN
+from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation
 from driple.inspector.evaluation.scores import OVERALL
@@ -21,21 +21,34 @@ _MEASURES = (("NRMSE", "nrmse", True), ("MAPE", "mape", True), ("R2", "r2", Fals
 
 
 def to_text(found: Evaluation) -> str:
-    """The table for a terminal: NRMSE of all predictors, MAPE and R2 of the inspector; test side."""
+    """The table for a terminal: NRMSE of all predictors, MAPE and R2 of the inspector; test side.
+
+    A single test workload has no range, so no NRMSE and no R2: then the table has the MAPE of all predictors.
+    """
     of_side = found.scores["test"]
     names = found.predictors
-    lines = [_title(found), ""]
-    width = max(len(_label(target)) for target, _ in of_side[INSPECTOR].rows())
+    tables = [dict(of_side[name].rows()) for name in names]
+    field = "nrmse" if any(score.nrmse is not None for score in tables[0].values()) else "mape"
+    known = [target for target, score in tables[0].items() if score.mape is not None or score.nrmse is not None]
+    width = max(map(len, map(_label, known)), default=0)
     cells = [max(9, len(name)) for name in names]
     head = "".join(f"  {name:>{size}}" for name, size in zip(names, cells, strict=True))
-    lines.append(f"{'':<{width}}  {'NRMSE %':<{len(head) - 2}}  {'MAPE %':>9}  {'R2':>6}")
-    lines.append(f"{'':<{width}}{head}  {INSPECTOR:>9}  {'':>6}".rstrip())
-    tables = [dict(of_side[name].rows()) for name in names]
-    for target, score in of_side[INSPECTOR].rows():
-        if target in (RESOURCES[0].key, OVERALL):
+    more = f"  {'MAPE %':>9}  {'R2':>6}" if field == "nrmse" else ""
+    lines = [_title(found), "", f"{'':<{width}}  {field.upper() + ' %':<{len(head) - 2}}{more}".rstrip()]
+    lines.append(f"{'':<{width}}{head}{f'  {INSPECTOR:>9}' if more else ''}")
+    previous = ""
+    for target in known:
+        if target == OVERALL or (target not in found.columns and previous in found.columns):
             lines.append("")
-        row = "".join(f"  {_share(table[target].nrmse):>{size}}" for table, size in zip(tables, cells, strict=True))
-        lines.append(f"{_label(target):<{width}}{row}  {_share(score.mape):>9}  {_plain(score.r2):>6}")
+        previous = target
+        values = [_share(getattr(table[target], field)) for table in tables]
+        row = "".join(f"  {value:>{size}}" for value, size in zip(values, cells, strict=True))
+        score = tables[0][target]
+        more = f"  {_share(score.mape):>9}  {_plain(score.r2):>6}" if field == "nrmse" else ""
+        lines.append(f"{_label(target):<{width}}{row}{more}")
+    unknown = [target for target in found.columns if target not in known]
+    if unknown:
+        lines += ["", f"no value in the test rows: {', '.join(unknown)}"]
     if found.calibration is not None:
         lines += ["", _calibration(found.calibration)]
     zeros = of_side[INSPECTOR].overall.zeros
@@ -121,10 +134,9 @@ def write_reports(folder: Path, found: Evaluation, about: Mapping[str, Any]) -> 
 
 def _title(found: Evaluation) -> str:
     counts = found.counts
-    return (
-        f"{found.setting}, {found.role}, {found.provenance} rows, {found.split} split: errors on {counts['test']} test "
-        f"workloads ({counts['train']} train, {counts['val']} val)"
-    )
+    tested = f"{counts['test']} test workload{'s' if counts['test'] > 1 else ''}"
+    rows = f"{found.setting}, {found.role}, {found.provenance} rows, {found.split} split"
+    return f"{rows}: errors on {tested} ({counts['train']} train, {counts['val']} val)"
 
 
 def _calibration(found: Mapping[str, float | int | None]) -> str:

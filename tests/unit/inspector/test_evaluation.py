@@ -95,8 +95,18 @@ def test_the_text_has_every_target_and_predictor(found: Evaluation) -> None:
     for word in (*COLUMNS, *TABLE, "mean of all", "mean of net_tx", "spread of the ensemble", "measured rows"):
         assert word in text
     assert max(len(line) for line in text.splitlines()) <= 110
-    gpu_memory = next(line for line in text.splitlines() if line.startswith("gpu_mem_idle_s"))
-    assert set(gpu_memory.split()[1:]) == {"-"}
+    assert "no value in the test rows: gpu_mem_burst_s, gpu_mem_idle_s, gpu_mem_burst_pct" in text
+    assert not [line for line in text.splitlines() if line.startswith("gpu_mem") or set(line.split()[1:]) == {"-"}]
+
+
+def test_one_test_workload_has_no_range_and_so_the_mape_of_all_predictors(
+    inspector: InspectorModel, examples: Examples
+) -> None:
+    tests = [item for item in examples.items if item.split_architecture == "test"]
+    kept = tuple(item for item in examples.items if item not in tests[1:])
+    text = to_text(evaluate(inspector, dataclasses.replace(examples, items=kept)))
+    assert "errors on 1 test workload (" in text
+    assert "MAPE %" in text and "NRMSE" not in text and " - " not in text
 
 
 def test_csv_json_and_markdown_say_the_same(found: Evaluation, tmp_path: Path) -> None:

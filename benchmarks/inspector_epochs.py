@@ -192,9 +192,10 @@ graphs forward; hidden {PAPER.network.hidden}, N/2 times GCN and GRU, set2set wi
 
 {tables}
 
-The native kernels are C++ and belong to this benchmark (`benchmarks/published_recipe_kernels`). They are compiled on first use if there is a compiler, and cached in `~/.cache/driple`.
-Otherwise, or with `{SWITCH}=off`, plain torch computes the same. The published GCN layer exists only as bytecode of an
-old Python. A layer with the same formula, which normalises the adjacency in every call in the cheapest way, replaces
+The native kernels are C++ and belong to this benchmark (`benchmarks/published_recipe_kernels`). They are compiled on
+first use if there is a compiler, and cached in `~/.cache/driple`. Otherwise, or with `{SWITCH}=off`, plain torch
+computes the same. The published GCN layer exists only as bytecode of an old Python. A layer with the same formula,
+which normalises the adjacency in every call in the cheapest way, replaces
 it.
 """
 

@@ -35,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     _give_back_the_model(arguments)
     as_json, plot, _ = (arguments.pop(name) for name in ("json", "plot", "version"))
-    arguments["batch_size"] = _sizes(arguments["batch_size"])
+    arguments["batch_size"] = _sizes(arguments["batch_size"]) or None
+    arguments["update"] = arguments["update"] or None
     require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and cached
     alone = argv is None
     if alone:

@@ -55,26 +55,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.usage = f"{PROG} [options] --out FILE [-- COMMAND ...]"
     what = parser.add_argument_group("what")
-    what.add_argument("--nic", action="append", default=[], metavar="NAME", help="an interface; may be given again")
-    what.add_argument("--gpu", action="append", default=[], metavar="GPU", help="index or UUID; may be given again")
-    what.add_argument("--pid", type=int, help="a task's first process; its whole tree is sampled, and it ends with it")
-    beside = "TCP flows, so often, into x.flows.parquet beside x.parquet"
+    what.add_argument("--nic", action="append", default=[], metavar="NAME", help="network interface; repeatable")
+    what.add_argument("--gpu", action="append", default=[], metavar="GPU", help="GPU index or UUID; repeatable")
+    what.add_argument("--pid", type=int, help="root process of a task; its process tree is sampled until it ends")
+    beside = "also sample TCP flows, HZ times per second, into x.flows.parquet next to x.parquet"
     what.add_argument("--flows", type=float, metavar="HZ", help=beside)
-    what.add_argument("--host", action="store_true", help="the host's CPU and memory; there anyway with any other")
+    what.add_argument("--host", action="store_true", help="CPU and memory of the host; part of every trace")
     how = parser.add_argument_group("how")
-    how.add_argument("--hz", type=float, default=100.0, help="ticks a second, 1 to 1000 (%(default)g)")
-    how.add_argument("--for", type=float, dest="for_s", metavar="SECONDS", help="how long; else until it is stopped")
+    how.add_argument("--hz", type=float, default=100.0, help="samples per second, 1 to 1000 (default: %(default)g)")
+    how.add_argument("--for", type=float, dest="for_s", metavar="SECONDS", help="duration (default: until stopped)")
     how.add_argument(
-        "--limit", type=float, default=86_400.0, metavar="SECONDS", help="ends it in any case (%(default)g)"
+        "--limit",
+        type=float,
+        default=86_400.0,
+        metavar="SECONDS",
+        help="upper limit of it (default: %(default)g)",
     )
-    how.add_argument("--out", metavar="FILE", help="the trace, a Parquet file")
-    how.add_argument("--normal-priority", action="store_true", help="do not ask for real-time priority")
-    how.add_argument("--json", action="store_true", help="the summary as one line of JSON")
+    how.add_argument("--out", metavar="FILE", help="the trace file (Parquet)")
+    how.add_argument("--normal-priority", action="store_true", help="do not request real-time priority")
+    how.add_argument("--json", action="store_true", help="print the summary as one line of JSON")
     other = parser.add_argument_group("for the controller, and after a crash")
-    other.add_argument("--spec", type=Path, metavar="FILE", help="all of the above as JSON, in place of options")
+    other.add_argument("--spec", type=Path, metavar="FILE", help="all of the above as a JSON file, instead of options")
     other.add_argument("--watch-stdin", action="store_true", help="stop when stdin closes; answer clock probes on it")
     other.add_argument("--answer-clock", action="store_true", help="only answer clock probes on stdin until it closes")
-    other.add_argument("--seal", type=Path, metavar="FILE", help="make Parquet of what a killed sampler left")
+    other.add_argument("--seal", type=Path, metavar="FILE", help="convert what a killed sampler left to Parquet")
     return parser
 
 

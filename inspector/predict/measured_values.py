@@ -6,18 +6,22 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import check_metadata
+from driple.contracts.formats.dataset import LOOPBACK_FLAG, check_metadata
 from driple.inspector.data.dataset_rows import find_dataset
 from driple.inspector.predict.request import PredictionQuery
 
 STEP = "step_s"
+FLAGS = "flags"
 _SAME = ("model", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "sharding")
 
 
-def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], datasets: Path) -> dict[str, float]:
-    """The mean of each column, and of STEP, over the rows of a workload and role; without columns that have no value.
+def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], datasets: Path) -> dict[str, Any]:
+    """The fields `measured` and `measured_note` of a Prediction.
+
+    The mean of each column, and of STEP, over the rows of a workload and role; without columns that have no value.
 
     Raises:
         BadInput: there is no such dataset, or it has no row of the workload.
@@ -25,11 +29,13 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if query.workload.get("model") is None:
+        raise BadInput("the graph file names no workload, so there are no measured rows to compare with")
     path = find_dataset(datasets, str(query.setting))
     try:
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
-            wanted = [name for name in ("role", STEP, *_SAME, *columns) if name in file.schema_arrow.names]
+            wanted = [name for name in ("role", STEP, FLAGS, *_SAME, *columns) if name in file.schema_arrow.names]
             rows = file.read(columns=wanted).to_pylist()
     except (pa.ArrowException, OSError, ValueError, KeyError):
         raise BadInput(f"{path}: not a dataset that can be read; build it again (driple-build-dataset)") from None
@@ -38,8 +44,12 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     asked = {name: query.workload[name] for name in _SAME if query.workload.get(name) is not None}
     asked["role"] = role
     same = [row for row in rows if all(row.get(name) == value for name, value in asked.items())]
+    on_network = [row for row in same if LOOPBACK_FLAG not in (row.get(FLAGS) or ())]
     if not same:
         label = ", ".join(f"{name} {value}" for name, value in asked.items())
         raise BadInput(f"{path}: no row of this workload ({label}); run it (driple-run), then driple-build-dataset")
+    note = "" if on_network else "over loopback, not on the network of the setting"
+    same = on_network or same
     known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
-    return {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}
+    means = {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}
+    return {"measured": means, "measured_note": note}

@@ -83,7 +83,7 @@ def predict(
             raise BadInput(f"{folder}: its inspector is of {inspector.setting}, not of {text}")
         answers = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
         if measured is not None:
-            means = (measured_values(one.query, role, one.columns, Path(measured)) for one in answers)
-            answers = [replace(one, measured=values) for one, values in zip(answers, means, strict=True)]
+            found_rows = (measured_values(one.query, role, one.columns, Path(measured)) for one in answers)
+            answers = [replace(one, **fields) for one, fields in zip(answers, found_rows, strict=True)]
         found |= dict(zip(places, answers, strict=True))
     return Predictions(tuple(found[place] for place in range(len(queries))))

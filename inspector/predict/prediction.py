@@ -80,6 +80,8 @@ class Prediction:
     """Columns at the upper limit of predictions, a multiple of the greatest training value: the truth may be more."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """Measured means by column, with `step_s`; empty if none were asked for."""
+    measured_note: str = ""
+    """What is special about the measured rows."""
 
     @property
     def setting(self) -> str:
@@ -242,7 +244,7 @@ def _plain(one: Prediction) -> dict[str, Any]:
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
         "at_limit": list(one.limited),
-        **({"measured": dict(one.measured)} if one.measured else {}),
+        **({"measured": dict(one.measured), "measured_note": one.measured_note} if one.measured else {}),
         "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
         "inspector": {
             **{"folder": str(info.folder), "split": info.split, "networks": info.networks},

@@ -78,6 +78,7 @@ def measured_lines(answer: Prediction) -> list[str]:
         rows.append([name, quantity(predicted, unit, spread), quantity(measured, unit), difference])
     query = answer.query
     head = f"predicted next to measured, {workload_label(query.workload)} on {query.setting}"
+    head += f" (measured {answer.measured_note})" if answer.measured_note else ""
     return ["", head, *aligned(rows, gap=3)] if answer.measured else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +80,15 @@ def request_of(
     Raises:
         BadInput: an unknown setting or update mode.
     """
-    settings = [setting] if isinstance(setting, str) else setting
-    sizes = [batch_size] if isinstance(batch_size, int) else batch_size or ()
-    updates = [update] if isinstance(update, str) else update or ()
+    if not isinstance(model, str | None):
+        raise BadInput(f"model: expected one name, got {shown(model)}")
+    settings, sizes, updates = (
+        _several("setting", setting),
+        _several("batch_size", batch_size),
+        _several("update", update),
+    )
+    if not settings:
+        raise BadInput("setting: expected at least one")
     for name in updates:
         if name not in UPDATES:
             raise UnknownName("update", name, UPDATES)
@@ -91,10 +98,31 @@ def request_of(
         model=None if own else model,
         graph=None if graph is None else Path(graph),
         code=model if own else code,
-        batch_sizes=tuple(dict.fromkeys(sizes)),
+        batch_sizes=tuple(dict.fromkeys(_whole("batch_size", size) for size in sizes)),
         updates=tuple(dict.fromkeys(updates)),
         **others,
     )
+
+
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    """One value, or a list, tuple or array of them; None for none."""
+    if value is None:
+        return ()
+    if isinstance(value, str | numbers.Number):
+        return (value,)
+    try:
+        found = tuple(value)
+    except TypeError:
+        raise BadInput(f"{name}: expected one value or several, got {shown(value)}") from None
+    if not found:
+        raise BadInput(f"{name}: expected at least one value")
+    return found
+
+
+def _whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise BadInput(f"{name}: expected whole numbers, got {shown(value)}")
+    return int(value)
 
 
 def queries(asked: PredictionRequest) -> list[PredictionQuery]:
@@ -107,15 +135,16 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
         raise BadInput("name one model: of the zoo, or a graph file (--graph), or your own code (--code file.py:build)")
     for size in asked.batch_sizes:
         if size < 1:
-            raise BadInput(f"--batch-size: expected 1 or more, got {size}")
+            raise BadInput(f"batch size: expected 1 or more, got {size}")
     for name, known in (("dataset", tuple(DATASETS)), ("optimiser", OPTIMISERS)):
         value = getattr(asked, name)
         if value is not None and value not in known:
             raise UnknownName(name, value, known)
-    if asked.size is not None and asked.size < 1:
-        raise BadInput(f"--size: expected 1 or more, got {asked.size}")
-    if asked.width is not None and not 0 < asked.width < float("inf"):
-        raise BadInput(f"--width: expected more than 0, got {asked.width:g}")
+    if asked.size is not None and _whole("size", asked.size) < 1:
+        raise BadInput(f"size: expected 1 or more, got {asked.size}")
+    width: Any = asked.width
+    if width is not None and not (isinstance(width, int | float) and 0 < width < float("inf")):
+        raise BadInput(f"width: expected a number above 0, got {shown(asked.width)}")
     return _of_file(asked, asked.graph) if asked.graph is not None else _of_model(asked)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,9 +52,38 @@ def test_the_command_prints_both_and_their_difference(capsys: pytest.CaptureFixt
         (["resnet20", "--batch-size", "17"], "no row of this workload (model resnet20, dataset cifar10, batch_size 17"),
         (["resnet20", "--measured", "nowhere"], "no such dataset"),
         (["resnet20", "--measured", "README.md"], "README.md"),
+        (["--graph", "tests/data/graphs/tiny.pb"], "the graph file names no workload"),
     ],
 )
 def test_what_was_not_measured_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--measured", "datasets", "--setting", SETTING, *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch_size": 2.5}, "batch_size: expected whole numbers, got 2.5"),
+        ({"batch_size": "a"}, "batch_size: expected whole numbers, got 'a'"),
+        ({"batch_size": True}, "batch_size: expected whole numbers, got True"),
+        ({"batch_size": []}, "batch_size: expected at least one value"),
+        ({"batch_size": 0}, "batch size: expected 1 or more, got 0"),
+        ({"setting": []}, "setting: expected at least one value"),
+        ({"setting": None}, "setting: expected at least one"),
+        ({"width": "x"}, "width: expected a number above 0, got 'x'"),
+        ({"model": ["lenet", "resnet56"]}, "model: expected one name"),
+    ],
+)
+def test_arguments_from_python_are_checked(arguments: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"model": "lenet", "setting": SETTING, **arguments}
+    with pytest.raises(driple.BadInput, match=re.escape(message)):
+        driple.predict(given.pop("model"), **given)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    several = driple.predict("lenet", setting=SETTING, batch_size=np.array([8, 16]))
+    assert [one.workload["batch_size"] for one in several] == [8, 16]
+    eight: Any = np.int64(8)
+    (one,) = driple.predict("lenet", setting=SETTING, batch_size=eight)
+    assert one.metrics["net_rx_idle_s"] == pytest.approx(several[0].metrics["net_rx_idle_s"], rel=1e-4)

@@ -43,12 +43,19 @@ class Framework:
     name: str
     title: str
     """As it is written in messages."""
-    packages: Tuple[str, ...]
-    """Modules that a host must have to train with it."""
+    packages: Dict[str, Tuple[str, ...]]
+    """Modules that a host must have to train with it, each with the distributions that can contain it."""
 
 
 FRAMEWORKS: Dict[str, Framework] = {
-    framework.name: framework for framework in (Framework("tensorflow", "TensorFlow", ("tensorflow", "tf_keras")),)
+    framework.name: framework
+    for framework in (
+        Framework(
+            "tensorflow",
+            "TensorFlow",
+            {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "tf_keras": ("tf-keras",)},
+        ),
+    )
 }
 
 STRATEGIES: Dict[str, Strategy] = {

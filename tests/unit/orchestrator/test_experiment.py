@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from driple.contracts.errors import FileFaults
 from driple.contracts.run_spec import Measurement, NetworkCondition
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES, Framework
 from driple.orchestrator.config.experiment import Experiment, Timeouts, load_experiment
 from driple.orchestrator.config.placement import Policy
 
@@ -186,6 +188,16 @@ def test_all_reduce_has_no_copies(tmp_path: Path) -> None:
     assert faults(tmp_path, head + text % ", sharding: round_robin") == [
         "sweep.yaml:4: workloads[0]: sharding does not apply to strategy allreduce"
     ]
+
+
+def test_a_workload_has_the_framework_of_its_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Framework("other", "Other", {"other": ("other",)})
+    monkeypatch.setitem(FRAMEWORKS, "other", other)
+    monkeypatch.setitem(STRATEGIES, "allreduce", replace(STRATEGIES["allreduce"], frameworks=("other",)))
+    (workload,) = load(
+        tmp_path, "setting: cpu-p0w2-1g\nsteps: 1\nworkloads: [{model: lenet, strategy: allreduce}]\n"
+    ).workloads
+    assert workload.framework == "other"
 
 
 def test_axes_beside_use_win_over_the_lists_include_and_its_exclude_may_miss(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_loads_and_plans(path: Path) -> None:
 
 
 def test_none_is_forgotten() -> None:
-    assert len(FILES) == 22
+    assert len(FILES) >= 22
     assert not set(EXPERIMENTS.rglob("*.yml"))
     assert not set(EXPERIMENTS.rglob("*.yaml")) - NOT_EXPERIMENTS - set(FILES)
 

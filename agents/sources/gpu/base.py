@@ -86,7 +86,9 @@ class GpuVendor(ABC):
     """A vendor's library. Creating it loads the library and raises BadInput with the remedy if that fails."""
 
     binding = ""
-    """Python module of the library; the bundle contains it."""
+    """Python module of the library; the bundle contains it. Empty if ctypes is enough."""
+    distribution = ""
+    """The package that contains the binding, for messages."""
 
     @abstractmethod
     def list_devices(self) -> List[GpuInfo]:

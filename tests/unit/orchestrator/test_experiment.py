@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from driple.contracts.errors import FileFaults
 from driple.contracts.run_spec import Measurement, NetworkCondition
 from driple.contracts.strategy import FRAMEWORKS, STRATEGIES, Framework
-from driple.orchestrator.config.experiment import Experiment, Timeouts, load_experiment
+from driple.orchestrator.config.experiment import NETWORK_AXES, Experiment, Timeouts, load_experiment
 from driple.orchestrator.config.placement import Policy
 
 HEAD = "setting: cpu-p1w2-1g\nsteps: 5\n"
@@ -352,3 +352,7 @@ def test_a_file_name_that_is_no_folder_name(tmp_path: Path) -> None:
     path.write_text(HEAD + "workloads: [{model: resnet20}]")
     with pytest.raises(FileFaults, match="give the experiment a name: key"):
         load_experiment(path)
+
+
+def test_every_field_of_a_network_condition_has_a_key() -> None:
+    assert [field for field, _ in NETWORK_AXES.values()] == [field.name for field in fields(NetworkCondition)]

@@ -1,6 +1,6 @@
 """Builds the one file that is brought to hosts and needs only python3 >= 3.8: `python -m driple.agents.bundle FILE`.
 
-A zip archive that Python executes: the packages agents and contracts, and the module of nvidia-ml-py. It runs the
+A zip archive that Python executes: the packages agents and contracts, and the bindings of GPU vendors. It runs the
 sampler, or the agent daemon if the first argument is `daemon`. The same sources give the same bytes, so the controller
 can compare checksums to see whether a host already has it.
 
@@ -49,7 +49,11 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(path: Path) -> None:
-    """Writes the archive. Raises BadInput if nvidia-ml-py is not installed here, or the file cannot be written."""
+    """Writes the archive.
+
+    Raises:
+        BadInput: the binding of a GPU vendor is not installed here, or the file cannot be written.
+    """
     content = archive()
     try:
         with replacing(path, "wb") as stream:
@@ -60,7 +64,11 @@ def build(path: Path) -> None:
 
 
 def archive() -> bytes:
-    """The file's content. Raises BadInput if nvidia-ml-py is not installed here."""
+    """The file's content.
+
+    Raises:
+        BadInput: the binding of a GPU vendor is not installed here.
+    """
     stream = io.BytesIO(b"#!/usr/bin/env python3\n")
     stream.seek(0, io.SEEK_END)
     contents = _contents()
@@ -82,9 +90,12 @@ def _contents() -> Dict[str, bytes]:
             with suppress(ValueError):  # Python 3.14 has constants that this format lacks: hosts compile that module
                 contents[f"{name}c"] = _compiled(name, source)
     for vendor in VENDORS:
+        if not vendor.binding:
+            continue
         spec = importlib.util.find_spec(vendor.binding)
         if spec is None or spec.origin is None:
-            raise BadInput(f"{vendor.binding} is not installed here; the sampler needs it: pip install nvidia-ml-py")
+            needed = f"pip install {vendor.distribution}"
+            raise BadInput(f"{vendor.binding} is not installed here; the sampler needs it: {needed}")
         contents[f"{vendor.binding}.py"] = Path(spec.origin).read_bytes()
     version = metadata.version("driple")
     facts = f"Metadata-Version: 2.1\nName: driple\nVersion: {version}\n"

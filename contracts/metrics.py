@@ -2,7 +2,8 @@
 
 A target is either a metric of a resource (burst duration, idle duration or burst level of GPU utilisation, network TX,
 ...) or a quantity of its own, such as the step time. To add a resource, add a line to RESOURCES; to add another
-target, add a line to OTHER_TARGETS. The 12 published targets keep their order in PUBLISHED_COLUMNS.
+target, add a line to OTHER_TARGETS and one to OTHER_VALUES of pipeline/bursts/task_metrics.py. The 12 published targets
+keep their order in PUBLISHED_COLUMNS.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ NET_RX = Resource(
 
 RESOURCES: Tuple[Resource, ...] = (GPU, GPU_MEMORY, NET_TX, NET_RX)
 OTHER_TARGETS: Tuple[Target, ...] = ()
-"""Targets that are not a metric of a resource. pipeline/bursts computes each of them from a run."""
+"""Targets that are not a metric of a resource. OTHER_VALUES of pipeline/bursts/task_metrics.py computes them."""
 
 TARGETS: Tuple[Target, ...] = tuple(burst_target(r, m) for r in RESOURCES for m in METRICS) + OTHER_TARGETS
 COLUMNS: Tuple[str, ...] = tuple(target.column for target in TARGETS)

@@ -39,12 +39,21 @@ class Framework:
     """A deep-learning framework."""
 
     name: str
-    title: str  # as it is written in messages
-    packages: Tuple[str, ...]  # modules that a host must have to train with it
+    title: str
+    """As it is written in messages."""
+    packages: Dict[str, Tuple[str, ...]]
+    """Modules that a host must have to train with it, each with the distributions that can contain it."""
 
 
 FRAMEWORKS: Dict[str, Framework] = {
-    framework.name: framework for framework in (Framework("tensorflow", "TensorFlow", ("tensorflow", "tf_keras")),)
+    framework.name: framework
+    for framework in (
+        Framework(
+            "tensorflow",
+            "TensorFlow",
+            {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "tf_keras": ("tf-keras",)},
+        ),
+    )
 }
 
 STRATEGIES: Dict[str, Strategy] = {

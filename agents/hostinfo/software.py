@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import Sequence
+from typing import Dict, Sequence
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.protocol.requests import PythonInfo
+from driple.contracts.strategy import FRAMEWORKS
 
 PYTHON_S = 20.0
+
+_PACKAGES: Dict[str, Sequence[str]] = {"driple": ("driple",), "numpy": ("numpy",)}
+for _framework in FRAMEWORKS.values():
+    _PACKAGES.update(_framework.packages)
 
 # Reads the metadata and imports nothing: importing TensorFlow takes seconds, and may occupy a GPU.
 _VERSIONS = """\
 import json, platform, sys
 from importlib import metadata
-def version(*names):
+def version(names):
     for name in names:
         try:
             return metadata.version(name)
@@ -24,10 +29,7 @@ def version(*names):
 print(json.dumps({
     "version": platform.python_version(),
     "executable": sys.executable,
-    "driple": version("driple"),
-    "tensorflow": version("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"),
-    "tf_keras": version("tf-keras"),
-    "numpy": version("numpy"),
+    "packages": {name: version(names) for name, names in json.loads(sys.argv[1]).items()},
 }))
 """
 
@@ -37,7 +39,10 @@ def python_versions(prefix: Sequence[str]) -> PythonInfo:
     shown_as = " ".join(prefix)
     try:
         done = subprocess.run(
-            [*prefix, "-c", _VERSIONS], stdin=subprocess.DEVNULL, capture_output=True, timeout=PYTHON_S - 1
+            [*prefix, "-c", _VERSIONS, json.dumps(_PACKAGES)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PYTHON_S - 1,
         )
     except subprocess.TimeoutExpired:
         raise BadInput(f"{shown_as}: no answer within {PYTHON_S - 1:g} s") from None

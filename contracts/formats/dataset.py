@@ -15,6 +15,8 @@ from typing import Any, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import RESOURCES, TARGETS
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
+from driple.contracts.zoo import OPTIMISERS
 
 SUFFIX = ".parquet"
 SCHEMA = "dataset"
@@ -84,14 +86,14 @@ IDENTITY = _columns(
     "family | text | model family; of a user's own model its name; null in published rows",
     "dataset | text | what the model reads",
     "batch_size | int | examples a worker takes in a step",
-    "optimiser | text | `sgd`, `momentum`, `rmsprop` or `adam`",
+    f"optimiser | text | {', '.join(f'`{name}`' for name in OPTIMISERS)}",
     "update | text | `sync` or `async`",
     "image_size | int | side in pixels; null for a model that reads no images",
     "sequence_length | int | tokens; null for a model that reads no sequences",
     "width | real | multiplier of channels or hidden units",
-    "strategy | text | `ps` or `allreduce`",
+    f"strategy | text | {' or '.join(f'`{name}`' for name in STRATEGIES)}",
     "sharding | text | how variables go to parameter servers",
-    "framework | text | `tensorflow`",
+    f"framework | text | {' or '.join(f'`{name}`' for name in FRAMEWORKS)}",
     "code_sha256 | text | of a user's own model file",
     "network_rate_mbit | real | limit that was asked for; null for the setting's own link",
     "network_delay_ms | real | delay that was added",

@@ -67,14 +67,12 @@ class GpuInfo(Message):
 
 
 class PythonInfo(Message):
-    """An interpreter and the versions of the packages that it has; None for a package that is not installed."""
+    """An interpreter and the versions of its packages."""
 
     version: str
     executable: str
-    driple: Optional[str]
-    tensorflow: Optional[str]
-    tf_keras: Optional[str]
-    numpy: Optional[str]
+    packages: Dict[str, Optional[str]]
+    """Version by module: driple, numpy, and the packages of all frameworks; None if it is not installed."""
 
 
 class HostInfo(Message):

@@ -29,7 +29,6 @@ A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
 LOOK_S = 60.0
-PACKAGES = ("driple", *(name for framework in FRAMEWORKS.values() for name in framework.packages), "numpy")
 MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
 
@@ -89,7 +88,7 @@ def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeou
 def python_versions(info: requests.HostInfo | None) -> dict[str, str | None]:
     """Versions of the python that runs tasks, and of its packages."""
     python = None if info is None else info.python
-    return {} if python is None else {"python": python.version, **{key: getattr(python, key) for key in PACKAGES}}
+    return {} if python is None else {"python": python.version, **python.packages}
 
 
 def read_code(folder: Path, spec: RunSpec) -> bytes | None:
@@ -118,9 +117,11 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
             f"{name}: {free // 2**20} MB free in {client.facts.work}, and a run needs {MIN_FREE_BYTES // 2**20}; "
             "make room there, or choose another work_dir"
         )
-    if not spec.image and not (info.python and info.python.driple and info.python.tensorflow):
+    framework = FRAMEWORKS[request.spec.workload.framework]
+    needed = ("driple", *framework.packages)
+    if not spec.image and not (info.python and all(info.python.packages.get(package) for package in needed)):
         client.info = None
-        lacks = info.python_error or "driple or tensorflow is not installed for it"
+        lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
         raise HostError(
             f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
             "or an image in the inventory"

@@ -54,7 +54,8 @@ KEYS: dict[str, str] = {
     "retries": "how often a failed run is tried again; 1 if left out",
     "retry_wait": "pause before a run is tried again; 5s if left out",
 }
-NETWORK_AXES = {"rate": rate_mbit, "delay": delay_ms, "loss": loss_pct}
+NETWORK_AXES = {"rate": ("rate_mbit", rate_mbit), "delay": ("delay_ms", delay_ms), "loss": ("loss_pct", loss_pct)}
+"""Field of NetworkCondition and parser, by key."""
 MAX_RUNS = MAX_COMBINATIONS
 
 MAPPING = "<mapping>"
@@ -170,14 +171,12 @@ def _networks(at: At) -> tuple[NetworkCondition, ...]:
     found: dict[NetworkCondition, None] = {}
     for entry in at.items() if isinstance(at.value, list) else [at]:
         keys = entry.keys(NETWORK_AXES)
-        axes = {name: keys[name].many(parse) for name, parse in NETWORK_AXES.items() if name in keys}
+        axes = {field: keys[name].many(parse) for name, (field, parse) in NETWORK_AXES.items() if name in keys}
         if math.prod(map(len, axes.values())) + len(found) > MAX_RUNS:
             entry.fault(f"{math.prod(map(len, axes.values()))} conditions; an experiment has at most {MAX_RUNS} runs")
             continue
-        for rate, delay, loss in itertools.product(
-            axes.get("rate", (None,)), axes.get("delay", (0.0,)), axes.get("loss", (0.0,))
-        ):
-            found[NetworkCondition(rate, delay or 0.0, loss or 0.0)] = None
+        for values in itertools.product(*axes.values()):
+            found[NetworkCondition(**dict(zip(axes, values, strict=True)))] = None
     if at.value == []:
         at.fault("expected at least one condition, got an empty list")
     return tuple(found)

@@ -204,6 +204,8 @@ class WorkloadReader:
                     at.fault(f"{axis} does not apply to strategy {strategy}{', which is always sync' if only else ''}")
                     return None
         values.setdefault("batch_size", 32)
+        if strategy:
+            values["framework"] = STRATEGIES[strategy].frameworks[0]
         return Workload(**values)
 
     def _inside(self, model: str) -> str:

@@ -18,7 +18,7 @@ READERS: tuple[Reader, ...] = (
     nvidia_smi.READER,
     csv_columns.READER,
 )
-"""The first reader that recognises an input reads it. The last one takes any text."""
+"""The first reader that recognises an input reads it. The last two read a table; the last one takes any text."""
 
 
 def read_source(path: Path, time: str | None, values: Sequence[str], counters: Sequence[str]) -> Source:

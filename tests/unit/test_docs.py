@@ -196,6 +196,19 @@ def test_documents_that_the_code_names_exist(checkout: Path) -> None:
     assert not missing
 
 
+def test_files_and_names_of_the_extension_guide_exist(checkout: Path) -> None:
+    text = (checkout / "docs/guides/extending.md").read_text()
+    folders = "agents|contracts|experiments|inspector|orchestrator|pipeline|scripts|tests|workloads"
+    paths = {path for path in re.findall(rf"`((?:{folders})/[^`\s]*)", text) if "<" not in path}
+    assert len(paths) >= 60
+    assert not {path for path in paths if not (checkout / path).exists()}
+    pairs = re.findall(r"`(\w+)`\s+of\s+`([\w./-]+\.\w+)`", text)
+    assert len(pairs) >= 40
+    defined = r"(?m)^(?:\s*(?:def|class) {0}\b|(?:[\w, ]+ = )?{0}\b[:, =]|.*\"{0}\")"
+    for name, path in pairs:
+        assert re.search(defined.format(name), (checkout / path).read_text()), f"{path} has no {name}"
+
+
 def test_every_page_is_in_the_navigation(checkout: Path) -> None:
     site = yaml.safe_load((checkout / "mkdocs.yml").read_text())
     listed = set(re.findall(r"[\w/-]+\.md", str(site["nav"])))

@@ -111,6 +111,7 @@ def workload_of(
         width=width,
         strategy=strategy,
         sharding=sharding,
+        framework=STRATEGIES[strategy].frameworks[0],
         image_size=size if reads.kind == IMAGE else None,
         sequence_length=size if reads.kind == SEQUENCE else None,
         code_sha256=_sha256(code_path) if code_path else None,

@@ -78,7 +78,10 @@ class GpuDevice(NamedTuple):
 class GpuVendor(ABC):
     """A vendor's library. Creating it loads the library and raises BadInput with the remedy if that fails."""
 
-    binding = ""  # Python module of the library; the bundle contains it
+    binding = ""
+    """Python module of the library; the bundle contains it. Empty if ctypes is enough."""
+    distribution = ""
+    """The package that contains the binding, for messages."""
 
     @abstractmethod
     def list_devices(self) -> List[GpuInfo]:

@@ -19,6 +19,7 @@ class Nvidia(GpuVendor):
     """NVML; a device is a GPU or a MIG instance."""
 
     binding = "pynvml"
+    distribution = "nvidia-ml-py"
 
     def __init__(self) -> None:
         self._nvml = Nvml()

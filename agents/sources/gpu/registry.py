@@ -16,9 +16,9 @@ VENDORS: Tuple[Type[GpuVendor], ...] = (Nvidia,)
 
 def import_bindings() -> None:
     """Imports the bindings of all vendors; a vendor reports later what a missing one means."""
-    for vendor in VENDORS:
+    for binding in filter(None, (vendor.binding for vendor in VENDORS)):
         with suppress(ImportError):
-            import_light(vendor.binding)
+            import_light(binding)
 
 
 def list_gpus() -> List[GpuInfo]:

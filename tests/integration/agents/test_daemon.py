@@ -87,7 +87,7 @@ def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path
     assert look["nics"]["lo"]["up"] is True
     assert "127.0.0.1" in look["nics"]["lo"]["addresses"]
     assert look["python"]["version"] == sys.version.split()[0]
-    assert look["python"]["driple"]
+    assert look["python"]["packages"]["driple"]
     assert (look["gpus"] is None) == ("gpus_error" in look)
     assert one.ask("remove", path="runs") == one.ask("remove", path="runs") == {}
     assert not (tmp_path / "work here/runs").exists()

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from driple.agents import bundle as bundle_module
 from driple.agents.bundle import archive
+from driple.agents.sources.gpu.base import GpuVendor
+from driple.agents.sources.gpu.nvidia import Nvidia
+from driple.contracts.errors import BadInput
 
 pytest.importorskip("pynvml")
 ROOT = Path(__file__).parents[3]
@@ -25,3 +29,18 @@ def test_the_bundle_has_every_module_of_its_packages_with_its_source_and_compile
 
 def test_the_same_sources_give_the_same_bytes() -> None:
     assert archive() == archive()
+
+
+def test_a_vendor_may_do_without_a_binding_and_a_missing_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(GpuVendor):
+        pass
+
+    class Missing(GpuVendor):
+        binding, distribution = "no_such_module", "no-such-package"
+
+    plain = archive()
+    monkeypatch.setattr(bundle_module, "VENDORS", (Nvidia, Plain))
+    assert archive() == plain
+    monkeypatch.setattr(bundle_module, "VENDORS", (Nvidia, Missing))
+    with pytest.raises(BadInput, match="no_such_module .* pip install no-such-package"):
+        archive()

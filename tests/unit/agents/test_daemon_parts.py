@@ -24,10 +24,12 @@ from driple.agents.daemon.procfs import Family, Process, descendants, process, p
 from driple.agents.daemon.task_progress import Task
 from driple.agents.daemon.work_dir import WorkDir, tail
 from driple.agents.hostinfo.free_ports import _candidates, free_ports
+from driple.agents.hostinfo.software import python_versions
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.task_files import FINISHED_FILE, LOST_PEER, STEPS_FILE, UNREADABLE
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.message import encode, read_tagged
+from driple.contracts.strategy import FRAMEWORKS
 from driple.workloads.runtime.task_output import TaskOutput
 
 
@@ -347,3 +349,9 @@ def test_events_come_back_from_their_lines_and_others_are_none() -> None:
     assert read_tagged(events.EVENTS, {"bring": "agent"}) is None
     with pytest.raises(BadInput, match="ended: key 'pid' is missing"):
         read_tagged(events.EVENTS, {"ended": {"name": "a", "exit_code": 0, "mono_ns": 1}})
+
+
+def test_versions_are_those_of_the_packages_of_every_framework() -> None:
+    found = python_versions([sys.executable]).packages
+    assert set(found) == {"driple", "numpy"}.union(*(framework.packages for framework in FRAMEWORKS.values()))
+    assert found["driple"] and found["numpy"]

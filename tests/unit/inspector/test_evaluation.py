@@ -17,13 +17,14 @@ from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.examples import Examples
 from driple.inspector.evaluation import error_table as evaluation
+from driple.inspector.evaluation.baselines import BASELINES
 from driple.inspector.evaluation.calibration import coverage, factors
 from driple.inspector.evaluation.error_table import INSPECTOR, Evaluation, evaluate
 from driple.inspector.evaluation.report import to_csv, to_json, to_markdown, to_text, write_reports
 from driple.inspector.evaluation.scores import scores
 from driple.inspector.model.inspector_model import InspectorModel
 
-TABLE = ("inspector", "mean", "ridge", "trees")
+TABLE = ("inspector", *BASELINES)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def test_csv_json_and_markdown_say_the_same(found: Evaluation, tmp_path: Path) -
     write_reports(tmp_path, found, {"training": {"seconds": 1.5}})
     rows = list(csv.DictReader(io.StringIO((tmp_path / "errors.csv").read_text())))
     value = json.loads((tmp_path / "report.json").read_text())
-    assert len(rows) == len(value["errors"]) == 2 * 4 * (12 + 4 + 1)
+    assert len(rows) == len(value["errors"]) == 2 * len(TABLE) * (12 + 4 + 1)
     for of_csv, of_json in zip(rows, value["errors"], strict=True):
         assert of_csv["target"] == of_json["target"]
         assert of_csv["nrmse"] == ("" if of_json["nrmse"] is None else str(of_json["nrmse"]))

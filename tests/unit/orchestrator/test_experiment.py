@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 from driple.contracts.errors import FileFaults
 from driple.contracts.run_spec import Measurement, NetworkCondition
-from driple.orchestrator.config.experiment import Experiment, Timeouts, load_experiment
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES, Framework
+from driple.orchestrator.config.experiment import NETWORK_AXES, Experiment, Timeouts, load_experiment
 from driple.orchestrator.config.placement import Policy
 
 HEAD = "setting: cpu-p1w2-1g\nsteps: 5\n"
@@ -188,6 +190,16 @@ def test_all_reduce_has_no_copies(tmp_path: Path) -> None:
     ]
 
 
+def test_a_workload_has_the_framework_of_its_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Framework("other", "Other", {"other": ("other",)})
+    monkeypatch.setitem(FRAMEWORKS, "other", other)
+    monkeypatch.setitem(STRATEGIES, "allreduce", replace(STRATEGIES["allreduce"], frameworks=("other",)))
+    (workload,) = load(
+        tmp_path, "setting: cpu-p0w2-1g\nsteps: 1\nworkloads: [{model: lenet, strategy: allreduce}]\n"
+    ).workloads
+    assert workload.framework == "other"
+
+
 def test_axes_beside_use_win_over_the_lists_include_and_its_exclude_may_miss(tmp_path: Path) -> None:
     (tmp_path / "workloads.yaml").write_text(
         "a: [{model: resnet20, batch_size: [8, 64], exclude: [{batch_size: 64}],"
@@ -340,3 +352,7 @@ def test_a_file_name_that_is_no_folder_name(tmp_path: Path) -> None:
     path.write_text(HEAD + "workloads: [{model: resnet20}]")
     with pytest.raises(FileFaults, match="give the experiment a name: key"):
         load_experiment(path)
+
+
+def test_every_field_of_a_network_condition_has_a_key() -> None:
+    assert [field for field, _ in NETWORK_AXES.values()] == [field.name for field in fields(NetworkCondition)]

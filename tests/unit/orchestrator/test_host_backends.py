@@ -46,7 +46,7 @@ def test_a_new_backend_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_unknown_backend_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(FileFaults, match="expected lab, local or an inventory file"):
+    with pytest.raises(FileFaults, match="expected lab, local.* or an inventory file"):
         load_experiment(experiment_file(tmp_path, "batch"))
 
 

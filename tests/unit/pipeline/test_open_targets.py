@@ -22,7 +22,7 @@ text = path.read_text()
 for old, new in (
     ("= (GPU, GPU_MEMORY, NET_TX, NET_RX)\\n", "= (GPU, GPU_MEMORY, NET_TX, NET_RX, CPU_TIME)\\n"),
     ("RESOURCES: ", 'CPU_TIME = Resource("cpu", "CPU", "%", "pct", "task_cpu_ns", "task_cpu_ns")\\nRESOURCES: '),
-    ("OTHER_TARGETS: Tuple[Target, ...] = ()", 'OTHER_TARGETS = (Target("step_s", "s", "step time", DURATION),)'),
+    ("OTHER_TARGETS: Tuple[Target, ...] = (", 'OTHER_TARGETS = (Target("step_s", "s", "step time", DURATION),'),
 ):
     assert text.count(old) == 1, old
     text = text.replace(old, new)
@@ -35,6 +35,13 @@ from driple.pipeline.reports.registry import report_of
 build_dataset(runs, output=output, jobs=1)
 report_of(output, lambda *_: None)
 """
+
+
+def test_every_other_target_has_a_function_that_computes_it() -> None:
+    from driple.contracts.metrics import OTHER_TARGETS
+    from driple.pipeline.bursts.task_metrics import OTHER_VALUES
+
+    assert {target.column for target in OTHER_TARGETS} <= set(OTHER_VALUES)
 
 
 def test_the_pipeline_takes_a_fifth_resource_and_a_target_of_its_own(checkout: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
     setting, graph = inspector_work.SETTING, predict_work.run_graph(Path(__file__).resolve().parents[4])
     # An inspector and a dataset of the old table are used as they are.
     old = predict(graph=graph, setting=setting, inspectors=folder / "old/inspectors")[0]
-    assert len(old.columns) == 12 and "step_time_s" not in old.metrics
+    assert len(old.columns) == len(TARGETS) - 4 and "step_time_s" not in old.metrics
     judged = evaluate_inspector(setting, datasets=folder / "old/datasets", output=folder / "old/inspectors")
     assert judged.evaluation is not None and judged.evaluation.columns == old.columns
     # A new one learns the new targets; the dataset lacks the disk's idle time, which is null.
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     inspector_work.write(dataset, folder / "datasets")
     config = {"grouping": "uniform:4", "network.hidden": 6, "network.depth": 2, "training.epochs": 3}
     result = train(setting, datasets=folder / "datasets", output=folder / "inspectors", ensemble=2, config=config)
-    assert result.inspector.columns == metrics.COLUMNS and len(metrics.COLUMNS) == 16
+    assert result.inspector.columns == metrics.COLUMNS and len(metrics.COLUMNS) == len(TARGETS)
     found = predict(graph=graph, setting=setting, inspectors=folder / "inspectors")
     one = found[0].metrics
     assert (one["step_time_s"] or 0) > 0 and (one["disk_burst_s"] or 0) > 0 and one["disk_idle_s"] is None

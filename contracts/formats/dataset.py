@@ -10,11 +10,12 @@ list columns (LISTS) are filled in the first of these rows and null in the other
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Mapping, Tuple
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import RESOURCES, TARGETS
+from driple.contracts.run_spec import NetworkCondition
 from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.zoo import OPTIMISERS
 
@@ -46,6 +47,9 @@ SIDES: Tuple[str, ...] = (TRAIN, VAL, TEST)
 ARCHITECTURE = "architecture"
 RANDOM = "random"
 SPLITS: Tuple[str, ...] = (ARCHITECTURE, RANDOM)
+
+NETWORK_COLUMNS: Dict[str, Any] = {f"network_{field.name}": field.default for field in fields(NetworkCondition)}
+"""Columns of the network condition that was asked for, with their values without a condition."""
 
 BACKGROUND_LOAD_FLAG = "foreign_load"
 """Other programs used the processors of the machine during the run."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.contracts.formats.dataset import SIDES, SPLITS
+from driple.contracts.formats.dataset import NETWORK_COLUMNS, SIDES, SPLITS
 from driple.contracts.json_values import content_hash
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
@@ -28,7 +28,7 @@ LEAST_VALUES = 5
 WORKLOAD = (
     *("model", "family", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width"),
     *("strategy", "sharding", "framework", "code_sha256"),
-    *("network_rate_mbit", "network_delay_ms", "network_loss_pct", "placement", "threads"),
+    *(*NETWORK_COLUMNS, "placement", "threads"),
 )
 """Columns that describe a workload. Rows that agree in all of them and in the graph are one example."""
 OF_THE_JOB = WORKLOAD[: WORKLOAD.index("placement")]

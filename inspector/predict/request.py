@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driple.contracts.errors import BadInput, UnknownName, shown
+from driple.contracts.formats.dataset import NETWORK_COLUMNS
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import default_strategy
@@ -21,7 +22,7 @@ from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, 
 from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
 from driple.pipeline.graph.public import OpGraph, read_graph
 
-_NO_LIMITS = {"network_delay_ms": 0.0, "network_loss_pct": 0.0}
+_NO_LIMITS = {name: value for name, value in NETWORK_COLUMNS.items() if value is not None}
 """The link of the setting without limits of its own."""
 
 

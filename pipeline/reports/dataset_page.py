@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, SIDES, SIMULATED, SPLITS, SUFFIX, split_column
+from driple.contracts.formats.dataset import (
+    BACKGROUND_LOAD_FLAG,
+    NETWORK_COLUMNS,
+    SIDES,
+    SIMULATED,
+    SPLITS,
+    SUFFIX,
+    split_column,
+)
 from driple.contracts.metrics import TARGETS
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets.dataset_file import Dataset, Row, read
@@ -22,7 +30,7 @@ from driple.pipeline.reports.page_layout import Page, Report, Section, Watch
 
 _WORKLOAD = (
     *("model", "family", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "strategy"),
-    *("network_rate_mbit", "network_delay_ms", "network_loss_pct"),
+    *NETWORK_COLUMNS,
 )
 
 

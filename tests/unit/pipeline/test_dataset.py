@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import COLUMNS, GROUPS, LIST_NAMES, OPS, TABLES
+from driple.contracts.formats.dataset import COLUMNS, GROUPS, LIST_NAMES, NETWORK_COLUMNS, OPS, TABLES
 from driple.contracts.metrics import COLUMNS as TARGETS
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.dataset_file import (
@@ -188,3 +188,10 @@ def test_the_document_says_what_the_columns_are(checkout: Path) -> None:
         if title != "Statistics":  # the same eleven for each resource
             rows = "\n".join(f"| `{column.name}` | {column.type} | {column.meaning} |" for column in columns)
             assert rows in text, title
+
+
+def test_every_field_of_a_network_condition_has_a_column() -> None:
+    """Datasets, reports and inspectors take the columns from the fields: a new condition needs its line in the table."""
+    names = {column.name for columns in TABLES.values() for column in columns}
+    assert set(NETWORK_COLUMNS) <= names
+    assert NETWORK_COLUMNS == {"network_rate_mbit": None, "network_delay_ms": 0.0, "network_loss_pct": 0.0}

@@ -191,7 +191,7 @@ def test_the_document_says_what_the_columns_are(checkout: Path) -> None:
 
 
 def test_every_field_of_a_network_condition_has_a_column() -> None:
-    """Datasets, reports and inspectors take the columns from the fields: a new condition needs its line in the table."""
+    """Datasets, reports and inspectors take the columns from the fields."""
     names = {column.name for columns in TABLES.values() for column in columns}
     assert set(NETWORK_COLUMNS) <= names
     assert NETWORK_COLUMNS == {"network_rate_mbit": None, "network_delay_ms": 0.0, "network_loss_pct": 0.0}

@@ -100,4 +100,6 @@ def _behind_links(name: str) -> Tuple[str, Optional[int]]:
         if not os.path.islink(name):
             break
         name = os.path.join(folder, os.readlink(name))
+    if os.path.islink(name):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
     return name, None

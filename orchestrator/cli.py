@@ -12,10 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command
 from driple.contracts.command_guard import tell
 from driple.contracts.errors import BadInput
+
+if TYPE_CHECKING:
+    from driple.orchestrator.sweep.notify import Notify
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         known = {name: str(path) for name, path in known_experiments().items()}
         print(json.dumps(known) if arguments.json else plan_text.table(("experiment", "file"), known.items()))
         return 0
+    if arguments.parallel is not None and arguments.parallel < 1:
+        raise BadInput(f"--parallel: expected 1 or more, got {arguments.parallel}")
+    patience_s = _seconds("--wait-for-hosts", arguments.wait_for_hosts)
+    from driple.orchestrator.sweep.notify import Notify
+
+    notify = Notify(on_finish=arguments.on_finish, on_failure=arguments.on_failure, webhook=arguments.webhook)
     if not arguments.dry_run:
-        return _run(arguments)
+        return _run(arguments, notify, patience_s)
 
     from driple.orchestrator.sweep.run_experiment import plan_sweep
 
@@ -108,16 +118,11 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, notify: Notify, patience_s: float) -> int:
     from driple.orchestrator.sweep.console import Console, ConsoleHandler, summary_json, summary_text
-    from driple.orchestrator.sweep.notify import FAILED, FINISHED, Notify
+    from driple.orchestrator.sweep.notify import FAILED, FINISHED
     from driple.orchestrator.sweep.run_experiment import run
     from driple.orchestrator.sweep.scheduler import RunResult
-
-    if arguments.parallel is not None and arguments.parallel < 1:
-        raise BadInput(f"--parallel: expected 1 or more, got {arguments.parallel}")
-    notify = Notify(on_finish=arguments.on_finish, on_failure=arguments.on_failure, webhook=arguments.webhook)
-    patience_s = _seconds("--wait-for-hosts", arguments.wait_for_hosts)
 
     def failed(result: RunResult) -> None:
         name = str(result.directory.parent.name) if result.directory else ""

@@ -6,7 +6,7 @@ Keys are those of InspectorConfig with its parts `network` and `training`, and t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,14 +140,29 @@ def _read(path: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        value = yaml.safe_load(text)
+        keys = list(_lines_of_keys(yaml.compose(text, Loader=yaml.SafeLoader)))
     except OSError as error:
         raise BadInput(f"--config {path}: {error.strerror}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise BadInput(f"--config {path}: not valid YAML") from None
     if value is not None and not isinstance(value, dict):
         raise BadInput(f"--config {path}: expected keys and values, such as network: {{layer: gin}}")
+    lines: dict[str, int] = {}
+    for name, line in keys:
+        if name in lines:
+            raise BadInput(f"--config {path}: key {shown(name)} appears twice, on lines {lines[name]} and {line}")
+        lines[name] = line
     return value or {}
+
+
+def _lines_of_keys(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Each dotted key of a YAML node, as often as it appears, with its line."""
+    for key, item in node.value if node is not None and node.id == "mapping" else ():
+        if key.tag != "tag:yaml.org,2002:merge":
+            yield f"{prefix}{key.value}", key.start_mark.line + 1
+            yield from _lines_of_keys(item, f"{prefix}{key.value}.")
 
 
 def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

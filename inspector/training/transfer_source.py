@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.formats.inspector import FILE, ROLES, folder_name
+from driple.contracts.installed_data import installed_data
 from driple.contracts.metrics import COLUMNS, PUBLISHED_COLUMNS
 from driple.contracts.setting import CPU, Setting
 from driple.inspector.base_model.stacked_regressor import BaseModel, SourceModel
@@ -17,6 +18,7 @@ from driple.inspector.data.tensors import Preparation
 from driple.inspector.model.inspector_folder import load
 from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.model_config import PRESETS, InspectorConfig
+from driple.inspector.model.store import HERE, is_inspector
 
 PUBLISHED = "published"
 ALLOW = "--set transfer.allow_other_setting=true"
@@ -58,7 +60,8 @@ def find_source(text: str, output: Path, setting: str, role: str, *, allow_other
     """The source that `--transfer-from` names, for a new inspector of this setting and role.
 
     Args:
-        text: a setting whose inspector is in `output`, a folder with an inspector, or a published checkpoint.
+        text: a setting whose inspector is in `output`, in `./inspectors` or installed with driple (the first of these
+            is used), a folder with an inspector, or a published checkpoint.
         allow_other: allow a source with a different setting, role or device.
 
     Raises:
@@ -75,10 +78,13 @@ def find_source(text: str, output: Path, setting: str, role: str, *, allow_other
         said = str(Setting.parse(text))
     except BadSetting:
         raise BadInput(f"--transfer-from {text}: no such file or folder, and no setting") from None
-    folder = output / folder_name(said, role)
-    if not folder.is_dir():
-        raise BadInput(f"--transfer-from {text}: no inspector in {folder} ({_there(output)})")
-    return _of_folder(folder, said, setting, role, allow_other)
+    places = list(dict.fromkeys(place for place in (output, HERE, installed_data(HERE.name)) if place is not None))
+    for place in places:
+        folder = place / folder_name(said, role)
+        if is_inspector(folder):
+            return _of_folder(folder, said, setting, role, allow_other)
+    where = " or ".join(str(place / folder_name(said, role)) for place in places)
+    raise BadInput(f"--transfer-from {text}: no inspector in {where} ({_there(places)})")
 
 
 def published_source(path: Path) -> Source:
@@ -146,6 +152,8 @@ def _said_by(name: str) -> str | None:
         return None
 
 
-def _there(output: Path) -> str:
-    names = sorted(found.parent.name for found in output.glob(f"*/{FILE}"))
-    return f"there are: {', '.join(names)}" if names else f"none is in {output}"
+def _there(places: Sequence[Path]) -> str:
+    names = dict.fromkeys(
+        name for place in places for name in sorted(one.parent.name for one in place.glob(f"*/{FILE}"))
+    )
+    return f"there are: {', '.join(names)}" if names else "there are none"

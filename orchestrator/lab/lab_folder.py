@@ -74,7 +74,8 @@ def made(folder: Path) -> Iterator[int]:
         if not _is_own(folder, missing=True):
             raise BadInput(f"{folder} belongs to another user; choose another name for the lab")
         if not clear(folder, patience_s=0.5):  # another process may be removing it
-            raise BadInput(f"the lab {name_of(folder)!r} is up already; `driple-lab down` removes it")
+            name = name_of(folder)
+            raise BadInput(f"the lab {name!r} is up already; `driple-lab down --name {name}` removes it")
         try:
             folder.mkdir(mode=0o700)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

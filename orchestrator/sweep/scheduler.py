@@ -62,7 +62,7 @@ class RunResult:
 
     run: PlannedRun
     status: str  # `sealed`, `failed`, `skipped` (done before) or `not done`
-    attempts: int = 0
+    attempts: int = 0  # number of its last attempt, as in run.json: counts those of earlier sweeps and lost hosts too
     seconds: float = 0.0
     steps: int = 0  # of a worker, including warm-up
     failure: RunFailed | None = None
@@ -84,7 +84,8 @@ class Watcher(Protocol):
 @dataclass
 class _Job:
     run: PlannedRun
-    attempts: int = 0
+    attempts: int = 0  # in this sweep, without those that lost a host
+    number: int = 0  # of its last attempt
     not_before: float = 0.0
     placed: tuple[PlacedTask, ...] = ()
     attempt: Attempt | None = None
@@ -215,7 +216,7 @@ class Sweep:
     def _finish(self, job: _Job, status: str) -> None:
         failure = job.failure if status != "sealed" else None
         folder = RunPaths(self._options.output, self._experiment.name, job.run.id).root
-        result = RunResult(job.run, status, job.attempts, job.seconds, job.steps, failure, job.hosts, folder)
+        result = RunResult(job.run, status, job.number, job.seconds, job.steps, failure, job.hosts, folder)
         self._results[job.run.id] = result
         self._watcher.ended(result)
 
@@ -242,7 +243,7 @@ class Sweep:
     def _attempt(self, job: _Job) -> None:
         run = job.run
         final = RunPaths(self._options.output, self._experiment.name, run.id)
-        number = fetch.previous_attempts(final) + 1
+        job.number = number = fetch.previous_attempts(final) + 1
         self._watcher.started(run, job.hosts, number)
         clients = self._pool.clients(job.hosts)
         manifest = Manifest(

@@ -24,12 +24,22 @@ from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
-from driple.pipeline.datasets.run_rows import RULES_VERSION, Outcome, Request, SetAside, inputs_sha256, work
+from driple.pipeline.datasets.run_rows import (
+    LOOPBACK_REASON,
+    RULES_VERSION,
+    Outcome,
+    Request,
+    SetAside,
+    inputs_sha256,
+    work,
+)
 from driple.pipeline.datasets.splits import empty_sides
 from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+UP_TO_DATE = "and its rows are up to date"
 
 
 @dataclass(frozen=True)
@@ -150,29 +160,29 @@ def build_dataset(
     result = BuildResult()
     roots = [traces] if isinstance(traces, (str, Path)) else traces
     found = _look([Path(root) for root in roots], result)
-    runs = [run for run in found if include_loopback or not run.loopback]
-    unwanted = [run for run in found if run not in runs]
-    reason = "its tasks did not communicate over the network of the setting; --include-loopback uses it anyway"
-    result.set_aside += [LeftOut(str(run.folder), reason) for run in unwanted]
-    there = {run.run_id for run in runs} | {Path(left.run).name for left in result.set_aside}
+    there = {copies[0].run_id for copies in found} | {Path(left.run).name for left in result.set_aside}
     with _locked(output):
-        states = {name: _begin(name, output) for name in sorted({run.setting for run in found})}
+        states = {name: _begin(name, output) for name in sorted({copies[0].setting for copies in found})}
         for state in states.values() if prune else ():
             state.gone = {key for key, rows in state.runs.items() if key not in there and not _is_published(rows)}
-        for run in unwanted:
-            states[run.setting].gone |= {run.run_id} & states[run.setting].runs.keys()
         changed = []
-        for run in runs:
-            state = states[run.setting]
-            if rebuild or not _unchanged(state.runs.get(run.run_id), run.inputs_sha256, run.loopback):
-                changed.append(run)
+        for copies in found:
+            state, key = states[copies[0].setting], copies[0].run_id
+            wanted = [run for run in copies if include_loopback or not run.loopback]
+            result.set_aside += [LeftOut(str(run.folder), LOOPBACK_REASON) for run in copies if run not in wanted]
+            if not wanted:
+                state.gone |= {key} & state.runs.keys()
+            elif not rebuild and _unchanged(state.runs.get(key), wanted[0]):
+                _leave_copies(wanted, UP_TO_DATE, result)
+            else:
+                changed.append(wanted)
                 state.waiting += 1
         for state in states.values():
             if not state.waiting:
                 _finish(state, result)
         if changed:
             with connected(engine) as pool:
-                _compute(changed, states, pool, result, progress)
+                _compute(changed, states, pool, result, progress, rebuild)
     result.set_aside.sort(key=lambda left: left.run)
     result.settings.sort(key=lambda done: done.setting)
     return result
@@ -211,7 +221,7 @@ def import_published(
             result.set_aside += [LeftOut(str(path), reason) for reason in found.left_out]
             fresh = {row["run_id"]: [row] for row in found.rows}
             for key, rows in fresh.items():
-                if rebuild or not _unchanged(state.runs.get(key), rows[0]["inputs_sha256"]):
+                if rebuild or not _made_from(state.runs.get(key), rows[0]["inputs_sha256"]):
                     state.fresh[key] = rows
             state.gone = {key for key, rows in state.runs.items() if _is_published(rows)} - fresh.keys()
             state.old.graphs.update(found.graphs)
@@ -234,9 +244,9 @@ def _locked(output: Path) -> Iterator[None]:
                         folder.rmdir()
 
 
-def _look(traces: Sequence[Path], result: BuildResult) -> list[_Run]:
-    """The runs that can be processed, one of each identity. The others are set aside."""
-    chosen: dict[str, _Run] = {}
+def _look(traces: Sequence[Path], result: BuildResult) -> list[list[_Run]]:
+    """The copies of each run that can be processed, the one to prefer first. The others are set aside."""
+    found: dict[str, list[_Run]] = {}
     for root in traces:
         for folder, fault in find_runs(root):
             result.found += 1
@@ -253,16 +263,13 @@ def _look(traces: Sequence[Path], result: BuildResult) -> list[_Run]:
                 reason = f"unexpected {type(error).__name__} in {MANIFEST}"
                 result.set_aside.append(LeftOut(str(folder), reason, traceback.format_exc()))
                 continue
-            other = chosen.setdefault(run.run_id, run)
-            if other is not run:
-                later, earlier = sorted((run, other), key=lambda one: (one.started_s, str(one.folder)), reverse=True)
-                chosen[run.run_id] = later
-                reason = f"the same run as {later.folder}, which is used: it started later, or has the later name"
-                result.set_aside.append(LeftOut(str(earlier.folder), reason))
+            found.setdefault(run.run_id, []).append(run)
     if not result.found:
         where = ", ".join(map(str, traces))
         raise BadInput(f"{where}: no run directories (folders with {MANIFEST}); driple-run creates them")
-    return sorted(chosen.values(), key=lambda run: (run.setting, run.run_id))
+    for copies in found.values():
+        copies.sort(key=lambda run: (run.started_s, str(run.folder)), reverse=True)
+    return sorted(found.values(), key=lambda copies: (copies[0].setting, copies[0].run_id))
 
 
 def _glance(folder: Path) -> _Run:
@@ -278,7 +285,11 @@ def _begin(setting: str, output: Path) -> _State:
     return _State(SettingReport(setting, str(path)), old, old.runs())
 
 
-def _unchanged(rows: list[Row] | None, inputs: str, loopback: bool = False) -> bool:
+def _unchanged(rows: list[Row] | None, run: _Run) -> bool:
+    return _made_from(rows, run.inputs_sha256, run.loopback)
+
+
+def _made_from(rows: list[Row] | None, inputs: str, loopback: bool = False) -> bool:
     return rows is not None and all(
         (row["inputs_sha256"], row["rules_version"], LOOPBACK_FLAG in (row["flags"] or ()))
         == (inputs, RULES_VERSION, loopback)
@@ -286,30 +297,57 @@ def _unchanged(rows: list[Row] | None, inputs: str, loopback: bool = False) -> b
     )
 
 
-def _compute(runs: list[_Run], states: dict[str, _State], pool: Pool, result: BuildResult, progress: Progress) -> None:
-    by_folder = {str(run.folder.resolve()): run for run in runs}
-    requests = [Request(folder, run.inputs_sha256) for folder, run in by_folder.items()]
-    progress(0, len(runs), len(result.set_aside))
-    for request, outcome in pool.map(work, requests):
-        run = by_folder[request.folder]
-        state = states[run.setting]
-        result.computed += 1
-        _absorb(run, outcome, state, result)
-        progress(result.computed, len(runs), len(result.set_aside))
-        state.waiting -= 1
-        if not state.waiting:
-            _finish(state, result)
+def _compute(
+    runs: list[list[_Run]],
+    states: dict[str, _State],
+    pool: Pool,
+    result: BuildResult,
+    progress: Progress,
+    rebuild: bool,
+) -> None:
+    """Processes each run: its first copy, and the next one if that cannot be used."""
+    total = len(runs)
+    progress(0, total, len(result.set_aside))
+    while runs:
+        by_folder = {str(copies[0].folder.resolve()): copies for copies in runs}
+        requests = [Request(folder, copies[0].inputs_sha256) for folder, copies in by_folder.items()]
+        runs = []
+        for request, outcome in pool.map(work, requests):
+            copies = by_folder[request.folder]
+            state = states[copies[0].setting]
+            result.computed += 1
+            others = copies[1:]
+            if _absorb(copies, outcome, state, result):
+                _leave_copies(copies, "which is used: it started later, or has the later name", result)
+            elif others and not rebuild and _unchanged(state.runs.get(others[0].run_id), others[0]):
+                _leave_copies(others, UP_TO_DATE, result)
+            elif others:
+                runs.append(others)
+                total += 1
+                continue
+            progress(result.computed, total, len(result.set_aside))
+            state.waiting -= 1
+            if not state.waiting:
+                _finish(state, result)
 
 
-def _absorb(run: _Run, outcome: Outcome | None, state: _State, result: BuildResult) -> None:
+def _leave_copies(copies: list[_Run], why: str, result: BuildResult) -> None:
+    """Sets aside all but the first."""
+    reason = f"the same run as {copies[0].folder}, {why}"
+    result.set_aside += [LeftOut(str(run.folder), reason) for run in copies[1:]]
+
+
+def _absorb(copies: list[_Run], outcome: Outcome | None, state: _State, result: BuildResult) -> bool:
+    """Takes the rows of the first copy, or sets it aside. Returns whether it can be used."""
+    run = copies[0]
     if outcome is None:
         outcome = SetAside(
             "the process that worked on it was killed, also when it processed this run alone (out of memory?)"
         )
     if isinstance(outcome, SetAside):
-        kept = "; its previous rows stay" if run.run_id in state.runs else ""
+        kept = "; its previous rows stay" if run.run_id in state.runs and not copies[1:] else ""
         result.set_aside.append(LeftOut(str(run.folder), outcome.reason + kept, outcome.traceback))
-        return
+        return False
     if outcome.rules_version != RULES_VERSION:
         theirs = outcome.rules_version
         raise DripleError(
@@ -318,6 +356,7 @@ def _absorb(run: _Run, outcome: Outcome | None, state: _State, result: BuildResu
     for key, graph in outcome.graphs.items():
         state.old.graphs.setdefault(key, graph)
     state.fresh[run.run_id] = outcome.rows
+    return True
 
 
 def _is_published(rows: list[Row]) -> bool:

@@ -46,13 +46,13 @@ def load(path: Path, setting: Setting | None, rules_version: int) -> Import:
 
     Raises BadInput if the file is missing, of another kind, or contains code, or if torch is not installed.
     """
+    if not path.is_file():
+        raise BadInput(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
     if setting is None:
         try:
             setting = Setting.parse(path.name)
         except BadInput:
             setting = Setting.parse(path.stem)
-    if not path.is_file():
-        raise BadInput(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
     found = Import(setting)
     digest = _sha256(path)
     adjacency, features, labels = _three(path, _load(path))

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 RULES_VERSION = 3
 """Version of the rules for metrics, graphs and splits. An increase recomputes all runs whose traces still exist."""
 
+LOOPBACK_REASON = (
+    "its tasks did not communicate over the network of the setting; driple-build-dataset --include-loopback uses it "
+    "anyway"
+)
 WORKER = "worker"
 _STATISTICS = (
     *("pattern", "bursts", "burst_s_median", "burst_s_spread", "idle_s_median", "idle_s_spread"),

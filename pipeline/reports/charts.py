@@ -15,6 +15,7 @@ WIDTH, HEIGHT = 320.0, 180.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 20.0, 12.0, 34.0
 _MOST_BINS = 30
 _BAR, _GROUP_GAP = 13.0, 10.0
+_LETTER, _CUT = 7.0, " (cut)"
 _MOST_POINTS = 2000
 """Limit for scatter plots: more points cannot be told apart and make the page large."""
 
@@ -131,7 +132,8 @@ def bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float 
     if not known:
         return figure(title, tag("p", "no values", class_="soft"))
     reach = min(known[-1], max(2.5 * known[int(0.75 * (len(known) - 1))], 1e-9))
-    x = scale([0.0, reach], left, width - 70, from_zero=True)
+    room = min(max(_LETTER * len(label(value) + _CUT) for value in known), width / 2)
+    x = scale([0.0, reach], left, width - room, from_zero=True)
     content: list[object] = []
     top = _TOP
     groups = [(name, values) for i, name in enumerate(labels) if (values := _known(series, i))]
@@ -141,7 +143,7 @@ def bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float 
             y, end, colour = top + number * _BAR, x(min(max(value, 0.0), x.high)), f"f{number % COLOURS}"
             content += [
                 tag("rect", x=n(left), y=n(y + 0.5), width=n(max(end - left, 0.5)), height=n(_BAR - 1), class_=colour),
-                tag("text", label(value) + (" (cut)" if value > x.high else ""), x=n(end + 4), y=n(y + 10.5)),
+                tag("text", label(value) + (_CUT if value > x.high else ""), x=n(end + 4), y=n(y + 10.5)),
             ]
         top += len(series) * _BAR + _GROUP_GAP
     content.append(below(x, top, label, 6))

@@ -139,7 +139,9 @@ def _score_table(caption: str, measure: str, found: Mapping[str, Mapping[str, Sc
     for target in (*COLUMNS, *(resource.key for resource in RESOURCES), OVERALL):
         values = [number(of.get(target, {}).get(measure)) for of in found.values()]
         known = [value for value in values if value is not None]
-        best = None if not known else max(known) if measure == "r2" else min(known)
+        if not known:
+            continue
+        best = max(known) if measure == "r2" else min(known)
         label = _hundredths if measure == "r2" else percent
         cells = [Cell(label(v), v, strong=v is not None and v == best) for v in values]
         rows.append([_LABELS.get(target, target), *cells])

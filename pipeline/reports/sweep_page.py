@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import DripleError
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
-from driple.pipeline.datasets.run_rows import Request, SetAside, inputs_sha256, work
+from driple.pipeline.datasets.run_rows import LOOPBACK_REASON, Request, SetAside, inputs_sha256, work
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
@@ -77,7 +77,10 @@ def _read(folder: Path) -> Used | Aside:
     except DripleError as error:
         return Aside(folder, str(error).replace(f"{folder}/", ""))
     outcome = work(request)
-    return Aside(folder, outcome.reason) if isinstance(outcome, SetAside) else Used(folder, outcome.rows)
+    if isinstance(outcome, SetAside):
+        return Aside(folder, outcome.reason)
+    used = Used(folder, outcome.rows)
+    return Aside(folder, LOOPBACK_REASON) if LOOPBACK_FLAG in used.flags else used
 
 
 def _age(run: Used) -> tuple[float, str]:

@@ -182,6 +182,14 @@ def test_a_symlink_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert dangling.is_symlink() and (tmp_path / "made").read_text() == "new"
 
 
+def test_a_symlink_to_itself_is_refused_and_stays(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"), replacing(loop):
+        pass
+    assert loop.is_symlink() and list(tmp_path.iterdir()) == [loop]
+
+
 def test_a_folder_is_refused_and_stays(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")

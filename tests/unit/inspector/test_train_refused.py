@@ -139,6 +139,26 @@ def test_a_second_training_in_the_same_folder_is_refused(
     assert "another driple-train" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ensemble: 1\nensemble: 2\n", "key 'ensemble' appears twice, on lines 1 and 2"),
+        ("{ensemble: 1, ensemble: 1}", "key 'ensemble' appears twice, on lines 1 and 1"),
+        ("network:\n  layer: gin\n  layer: gcn\n", "key 'network.layer' appears twice, on lines 2 and 3"),
+        ("network: {layer: gin}\nnetwork: {hidden: 8}\n", "key 'network' appears twice, on lines 1 and 2"),
+        ("network.layer: gin\nnetwork:\n  layer: gcn\n", "key 'network.layer' appears twice, on lines 1 and 3"),
+    ],
+)
+def test_a_key_that_a_config_holds_twice_is_refused(
+    train: Callable[..., int], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(text)
+    assert train("--config", str(config)) == 2
+    assert capsys.readouterr().err == f"--config {config}: {message}\n"
+    assert not folder.exists()
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

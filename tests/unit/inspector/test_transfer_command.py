@@ -15,6 +15,7 @@ from safetensors import safe_open
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import SIDES
+from driple.contracts.installed_data import installed_data
 from driple.inspector.data.examples import Examples, job_of
 from driple.inspector.model.inspector_folder import load, save
 from driple.inspector.model.model_config import PRESETS, changed
@@ -202,6 +203,19 @@ def test_a_setting_a_folder_and_its_file_name_the_same_source(inspectors: Path, 
         found = find_source(text, inspectors, OTHER, "worker")
         assert found.about["from"] == name
         assert len(found.states) == 2
+
+
+def test_a_source_is_also_found_in_the_usual_folder_and_among_the_installed(
+    inspectors: Path, first: Trained, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    here, name, installed = tmp_path_factory.mktemp("here"), first.inspector.setting, installed_data("inspectors")
+    assert installed is not None
+    monkeypatch.chdir(here)
+    assert find_source("cpu-p1w1-1g", inspectors, OTHER, "worker").folder == installed / "cpu-p1w1-1g"
+    (here / "rt" / name).mkdir(parents=True)
+    shutil.copytree(inspectors / name, here / "inspectors" / name)
+    assert find_source(name, here / "rt", OTHER, "worker").folder == Path("inspectors") / name
+    assert find_source(name, inspectors, OTHER, "worker").folder == inspectors / name
 
 
 def test_a_source_that_is_not_there(inspectors: Path) -> None:

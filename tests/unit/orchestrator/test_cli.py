@@ -77,6 +77,14 @@ def test_wrong_arguments(argv: list[str], capsys: pytest.CaptureFixture[str]) ->
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--parallel=0", "--webhook=foo", "--wait-for-hosts=5"])
+def test_a_dry_run_checks_the_options_of_a_run(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["p2w2", "--dry-run", option]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert said.err.startswith(f"{option.partition('=')[0]}: expected ")
+
+
 def test_a_reader_that_stops_early_is_no_error(checkout: Path) -> None:
     result = shell(f"{DRIPLE_RUN} {experiment(checkout, 'v100-p1w2-pcie')} --dry-run --json | head -c 9")
     assert (result.returncode, result.stdout, result.stderr) == (0, '{"experim', "")

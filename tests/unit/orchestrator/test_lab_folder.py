@@ -32,7 +32,7 @@ def test_a_folder_is_private_and_lives_as_long_as_its_lock() -> None:
     with folders.made(folder) as lock:
         assert folder.stat().st_mode & 0o777 == 0o700
         assert folders.living() == [folder] and folders.name_of(folder) == "mine"
-        with pytest.raises(BadInput, match="the lab 'mine' is up already"), folders.made(folder):
+        with pytest.raises(BadInput, match="up already; `driple-lab down --name mine`"), folders.made(folder):
             pass
         # A child that has inherited the lock keeps the lab alive, as a supervisor does.
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[lock])

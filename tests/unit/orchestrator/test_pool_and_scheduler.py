@@ -213,6 +213,7 @@ def test_a_failed_attempt_is_repeated_with_longer_pauses_and_leaves_its_reason(t
         assert (manifest.status, manifest.attempt) == (FAILED, 3)
         assert manifest.failure is not None and "the disk" in manifest.failure
     assert not list((tmp_path / "traces" / "e").glob(".*.partial"))
+    assert [result.attempts for result in world.sweep()] == [6, 6]  # resumed: as in run.json
 
 
 def test_fail_fast_ends_with_the_first(tmp_path: Path) -> None:
@@ -233,8 +234,11 @@ def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, m
 
     world = World(tmp_path, answer)
     results = world.sweep()
-    assert [result.attempts for result in results] == [3, 3]
     assert sum(isinstance(error, HostLost) for error, _ in world.seen.failures) >= 1
+    assert sum(result.attempts for result in results) > 6  # three of each run, and those that lost a host
+    for result in results:
+        assert result.directory is not None
+        assert result.attempts == Manifest.read(result.directory / "run.json").attempt
 
 
 def test_an_output_folder_that_cannot_be_used(tmp_path: Path) -> None:

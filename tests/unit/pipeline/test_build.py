@@ -330,6 +330,38 @@ def test_of_two_folders_with_one_run_the_later_is_used(examples: list[Path], tmp
     }
 
 
+def test_a_damaged_copy_does_not_displace_a_good_one(examples: list[Path], tmp_path: Path) -> None:
+    traces, out = tmp_path / "traces", tmp_path / "out"
+    first, good, bad, worst = (copy(examples[0], traces, experiment=name) for name in "abcd")
+    _changed_after_sealing(bad)
+    reseal(worst, started_real_s=2e9)
+    _changed_after_sealing(worst)
+    report = done(traces, out)
+    reasons = {left.run: left.reason for left in report.set_aside}
+    assert (report.exit_code, report.settings[0].runs, sorted(reasons)) == (0, 1, [str(first), str(bad), str(worst)])
+    assert reasons[str(first)].startswith(f"the same run as {good}, which is used")
+    assert "changed since it was sealed" in reasons[str(bad)] and reasons[str(bad)] == reasons[str(worst)]
+    content = only_file(out).read_bytes()
+    report = done(traces, out)
+    reasons = {left.run: left.reason for left in report.set_aside}
+    assert (report.exit_code, report.settings[0].kept, len(reasons)) == (0, 3, 3)
+    assert "which is used" not in "".join(reasons.values()) and "rows stay" not in "".join(reasons.values())
+    assert done(traces, out, rebuild=True).settings[0].replaced == 3
+    assert only_file(out).read_bytes() == content
+    _changed_after_sealing(good)
+    _changed_after_sealing(first)
+    report = done(traces, tmp_path / "none")
+    assert (report.exit_code, len(report.set_aside), report.settings) == (1, 4, [])
+
+
+def test_a_copy_on_loopback_does_not_displace_a_good_one(examples: list[Path], tmp_path: Path) -> None:
+    copy(examples[0], tmp_path / "traces", experiment="a")
+    local = copy(examples[0], tmp_path / "traces", experiment="b")
+    on_loopback(local)
+    report = done(tmp_path / "traces", tmp_path / "out")
+    assert [left.run for left in report.set_aside] == [str(local)] and report.settings[0].runs == 1
+
+
 def test_links_that_lead_back_and_hidden_folders_are_not_followed(traces: Path, tmp_path: Path) -> None:
     shutil.copytree(min((traces / "e").iterdir()), traces / "e" / ".half.1.partial")
     (traces / "e" / "back").symlink_to(traces)

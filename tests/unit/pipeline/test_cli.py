@@ -60,7 +60,7 @@ def test_every_run_set_aside_is_exit_code_one(tmp_path: Path, capsys: pytest.Cap
         ([".", "--engine", "spark://a:1"], "expected local, dask://host:port"),
         ([".", "--jobs", "0"], "--jobs: expected 1 or more"),
         ([".", "--engine", "ray://auto", "--jobs", "2"], "--jobs goes with --engine local"),
-        (["--published", "x.pkl"], "'x' is not a setting"),
+        (["--published", "x.pkl"], "x.pkl: no such file"),
         (["--published", "x.pkl", "--setting", "nonsense"], "'nonsense' is not a setting"),
         (["--published", "1_V100-P1w2ho_PCIe.pkl"], "1_V100-P1w2ho_PCIe.pkl: no such file"),
     ],

@@ -179,3 +179,10 @@ def test_words() -> None:
     assert when(1e300) is None
     assert listed(["b", "a", "b", None]) == "a, b"
     assert listed([None]) is None
+
+
+def test_labels_of_bars_fit_into_the_picture() -> None:
+    figure = bars("b", list("abcde"), {"x": [0.1, 0.1, 0.1, 0.1, 1.527]}, percent)
+    ((at, text),) = re.findall(r'<text x="([0-9.]+)"[^>]*>([^<]*\(cut\))', figure)
+    assert text == "152.7 % (cut)"
+    assert float(at) + 6.5 * len(text) <= 760

@@ -118,6 +118,16 @@ def test_errors_stand_beside_those_of_the_baselines(tmp_path: Path) -> None:
     assert not report.notes
 
 
+def test_targets_without_values_have_no_row(tmp_path: Path) -> None:
+    folder = make(tmp_path / "i")
+    report = json.loads((folder / "report.json").read_text())
+    report["errors"] = [one for one in report["errors"] if not one["target"].startswith("gpu_mem")]
+    (folder / "report.json").write_text(json.dumps(report))
+    body = section(inspector_report([folder], folder, quiet), "Errors")
+    assert "net_rx_burst_s" in body and "mean of net_rx" in body
+    assert "gpu_mem" not in body
+
+
 def test_predictions_configuration_and_provenance(tmp_path: Path) -> None:
     folder = make(tmp_path / "i")
     report = inspector_report([folder], folder, quiet)

@@ -12,6 +12,7 @@ import pytest
 
 from driple.contracts.manifest import FAILED, Manifest
 from driple.pipeline.cli_report import main
+from driple.pipeline.datasets.run_rows import LOOPBACK_REASON
 from driple.pipeline.reports import sweep_page
 from driple.pipeline.reports.page_layout import Report, render
 from driple.pipeline.reports.sweep_page import TRACES_SHOWN, Used, look, sweep_report
@@ -112,6 +113,16 @@ def test_of_two_copies_of_a_run_the_later_is_used(runs: Path, tmp_path: Path) ->
     used, aside = look(tmp_path, quiet)
     assert [one.folder.parent.name for one in used] == ["b"]
     assert [(one.folder.parent.name, "the same run as" in one.reason) for one in aside] == [("a", True)]
+
+
+def test_a_run_on_loopback_is_set_aside_for_the_reason_of_the_dataset(runs: Path, tmp_path: Path) -> None:
+    run = min(runs.iterdir())
+    shutil.copytree(run, tmp_path / run.name)
+    replace(Manifest.read(run / "run.json"), network_not_as_asked="no lab").write(tmp_path / run.name / "run.json")
+    report = sweep_report(tmp_path, quiet)
+    (left,) = report.facts["set_aside"]
+    assert (report.facts["used"], left["reason"]) == (0, LOOPBACK_REASON)
+    assert "did not communicate over the network of the setting" in section(report, "Set aside")
 
 
 def test_a_sweep_without_one_usable_run_is_still_a_page(tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _give_back_the_model(arguments)
     as_json, plot, _ = (arguments.pop(name) for name in ("json", "plot", "version"))
     arguments["batch_size"] = _sizes(arguments["batch_size"])
-    require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and cached
+    if plot is not None:
+        require("matplotlib")
     alone = argv is None
     if alone:
         gc.disable()  # a tenth of what the imports take, in a process that ends soon
@@ -146,10 +147,8 @@ def _sizes(texts: Sequence[str]) -> list[int]:
 
 
 def _plot(path: Path, found: Predictions) -> None:
-    try:
-        from driple.inspector.predict.prediction_plot import draw
-    except ImportError:
-        raise BadInput("--plot: matplotlib is not installed: pip install 'driple[pipeline]'") from None
+    from driple.inspector.predict.prediction_plot import draw
+
     draw(path, found)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import os
 import sys
+from importlib import import_module
 from typing import IO, Dict, Optional, Protocol, Sequence
 
 from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.run_dir import NO_ROOM
 
-_PIPELINE = "numpy pandas pyarrow sklearn joblib igraph matplotlib"
+_PIPELINE = "numpy pandas pyarrow sklearn joblib igraph matplotlib google"
 _INSPECTOR = "torch safetensors scipy threadpoolctl tensorboard dgl"
 EXTRAS: Dict[str, str] = {
     **dict.fromkeys(_PIPELINE.split(), "pipeline"),
@@ -19,6 +20,7 @@ EXTRAS: Dict[str, str] = {
     **{"dask": "dask", "distributed": "dask", "ray": "ray"},
 }
 """The extra that installs a module."""
+_PACKAGES = {"google": "protobuf"}
 _NOT_TO_PREDICT = ("matplotlib", "tensorboard", "dgl")
 
 
@@ -37,11 +39,13 @@ def command(main: Main) -> Main:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode
         code = 0
+        spec = getattr(sys.modules.get(main.__module__), "__spec__", None)
+        name = main.__module__ if spec is None else spec.name  # __main__ with python -m
         try:
             try:
                 code = main(argv)
             except (DripleError, ModuleNotFoundError) as error:
-                told = error if isinstance(error, DripleError) else missing_extra(error, main.__module__)
+                told = error if isinstance(error, DripleError) else missing_extra(error, name)
                 if told is None:
                     raise
                 code = told.exit_code
@@ -58,8 +62,8 @@ def command(main: Main) -> Main:
                 raise
             if error.filename is None:  # `replacing` sets the name: so it is stdout
                 _discard(sys.stdout)
-            name = "the output" if error.filename is None else printable(str(error.filename))
-            print(f"cannot write {name}: {error.strerror}", file=sys.stderr)
+            what = "the output" if error.filename is None else printable(str(error.filename))
+            print(f"cannot write {what}: {error.strerror}", file=sys.stderr)
             code = 1
         return code
 
@@ -68,18 +72,15 @@ def command(main: Main) -> Main:
 
 
 def require(*modules: str) -> None:
-    """Ends a command before it has written anything, if a module that it will need is not installed."""
-    from importlib.util import find_spec
-
+    """Imports modules before anything is written that needs them. Raises ModuleNotFoundError, which `command` tells."""
     for module in modules:
-        if find_spec(module) is None:
-            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+        import_module(module)
 
 
 def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optional[BadInput]:
     """The error for a module that an extra installs; None for any other module.
 
-    One extra installs all that driple-predict or driple-train needs: `command_module` tells these commands apart.
+    One extra installs all that a command needs which predicts or trains: `command_module` tells these commands apart.
     """
     module = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(module)
@@ -90,7 +91,9 @@ def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optio
             extra = "predict"
         elif command_module.endswith("cli_train"):
             extra = "inspector"
-    return BadInput(f"{module} is not installed: pip install 'driple[{extra}]'")
+        elif command_module.endswith("workloads.cli"):
+            extra = "workloads"
+    return BadInput(f"{_PACKAGES.get(module, module)} is not installed: pip install 'driple[{extra}]'")
 
 
 def tell(text: str) -> None:

@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json, plot, _ = (arguments.pop(name) for name in ("json", "plot", "version"))
     arguments["batch_size"] = _sizes(arguments["batch_size"]) or None
     arguments["update"] = arguments["update"] or None
-    require("numpy", "pyarrow", "torch", "safetensors")  # before a graph is made and cached
+    if plot is not None:
+        require("matplotlib")
     alone = argv is None
     if alone:
         gc.disable()  # a tenth of what the imports take, in a process that ends soon
@@ -147,10 +148,8 @@ def _sizes(texts: Sequence[str]) -> list[int]:
 
 
 def _plot(path: Path, found: Predictions) -> None:
-    try:
-        from driple.inspector.predict.prediction_plot import draw
-    except ImportError:
-        raise BadInput("--plot: matplotlib is not installed: pip install 'driple[pipeline]'") from None
+    from driple.inspector.predict.prediction_plot import draw
+
     draw(path, found)
 
 

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.setting and len(arguments.published) != 1:
         parser.error("--setting goes with exactly one --published FILE")
 
-    require("numpy", "pyarrow", "joblib", "igraph")
+    require("numpy", "pyarrow", "joblib")
     from driple.pipeline.datasets.build import build_dataset, import_published
 
     logging.basicConfig(format="driple-build-dataset: %(message)s", level=logging.WARNING)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
+from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
 from driple.pipeline.reports.number_text import UNKNOWN, amount, duration
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the metrics. Returns 0, or 2 for bad input."""
     arguments = _parser().parse_args(argv)
+    require(*(["matplotlib"] if arguments.plot else []), *(["pandas"] if arguments.csv else []))
     # Imported late, so that --help is fast.
     from driple.pipeline.bursts.trace_metrics import metrics
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from driple.contracts.command import CommandParser, PartParser, command
+from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.strategy import default_strategy
@@ -89,6 +90,7 @@ def _task(arguments: argparse.Namespace) -> NoReturn:
 
 
 def _graph(arguments: argparse.Namespace) -> int:
+    require("pyarrow")
     from driple.contracts.setting import Setting
     from driple.workloads.graphs import extract
     from driple.workloads.runtime.job import job_without_hosts, read_job, workload_of

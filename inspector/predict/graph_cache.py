@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.json_values import content_hash, to_plain
 from driple.contracts.run_spec import Workload
@@ -108,6 +109,7 @@ def _kept(path: Path) -> OpGraph | None:
 
 
 def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say) -> dict[str, OpGraph]:
+    require("igraph", "torch", "safetensors")  # what the prediction needs after this
     _need_tensorflow(next(iter(missing.values())))
     names = ", ".join(one.workload.label for one in missing.values())
     say(

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
+from driple.contracts.data_frame import data_frame
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
@@ -189,11 +190,9 @@ class Predictions(Sequence[Prediction]):
         """The rows as a pandas DataFrame.
 
         Raises:
-            ImportError: pandas is not installed.
+            BadInput: pandas is not installed.
         """
-        import pandas as pd
-
-        return pd.DataFrame(self.rows())
+        return data_frame(self.rows())
 
     def _repr_html_(self) -> str:
         """A table for notebooks: a line per quantity, a column per prediction; without lines that have no value."""

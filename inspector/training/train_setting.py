@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.folder_lock import only_one
 from driple.contracts.formats.inspector import EVENTS_FOLDER, REPORT_FILE, STATES_FOLDER, TUNE_FILE, folder_name
@@ -127,6 +128,7 @@ def train(
         examples = job.read()
         transfer, full = resolve(found, job.setting, role, transfer_from, job.output)
         job.check(examples, full, transfer)  # before the folder is made, and anything in it is touched
+        require("sklearn", "scipy", "threadpoolctl", "safetensors", "igraph", *(["optuna"] if tune else []))
         with only_one(job.folder, "driple-train"), _files_as_errors():
             if tune:
                 full = job.tune(examples, full, tune, fixed=set(found))
@@ -202,6 +204,7 @@ def _loaded(found: Mapping[str, Any]) -> Iterator[None]:
     machine = build({name: value for name, value in found.items() if name.startswith("machine.")}).machine
     with suppress(ImportError):
         import_module("pandas")  # pyarrow would, where there is one, and swallow a Ctrl-C that comes meanwhile
+    require("numpy")  # torch only warns that there is none
     import torch
 
     from driple.inspector.training.threads import torch_threads
@@ -260,10 +263,13 @@ class _Job:
     def check(self, examples: Examples, full: TrainConfig, transfer: Transfer | None) -> None:
         """Raises early what the training would raise later."""
         from driple.inspector.data.examples import enough
+        from driple.inspector.network.batching.sparse import load_dgl
         from driple.inspector.training.initialisation import check_source
 
         enough(examples, self.split or "")
         examples.recipe(full.model.grouping)
+        if full.machine.execution == "dgl":
+            load_dgl()
         if transfer is None:
             return
         check_source(full.model, self.split or "", transfer.source)

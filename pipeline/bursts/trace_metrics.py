@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput
 from driple.pipeline.bursts.burst_metrics import Analysis, Bib, analyse
-from driple.pipeline.data_frame import data_frame
 from driple.pipeline.readers.registry import read_source
 from driple.pipeline.traces.series import Series
 

@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driple.contracts.command_guard import require
+from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.folder_lock import only_one
 from driple.contracts.formats.dataset import LOOPBACK_FLAG, PUBLISHED, SPLITS, SUFFIX, split_column
 from driple.contracts.manifest import network_as_specified
 from driple.contracts.setting import Setting
-from driple.pipeline.data_frame import data_frame
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
@@ -177,6 +178,8 @@ def build_dataset(
             else:
                 changed.append(wanted)
                 state.waiting += 1
+        if changed:
+            require("igraph")
         for state in states.values():
             if not state.waiting:
                 _finish(state, result)

@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.contracts.errors import DripleError
-
 MAX_WANDERING = 2e7
 """Limit of ops x graph length / groups: igraph takes seconds up to here, and minutes at ten times as much."""
 
@@ -36,7 +34,7 @@ def communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int = 0)
         return np.zeros(nodes, dtype=np.int64)
     if count == nodes:
         return np.arange(nodes, dtype=np.int64)
-    igraph = _igraph()
+    igraph = importlib.import_module("igraph")
     graph = igraph.Graph(nodes, edges.tolist())
     if graph.is_connected():
         return _fluid(igraph, graph, edges, count, seed)
@@ -54,7 +52,7 @@ def communities(nodes: int, edges: NDArray[np.int64], count: int, seed: int = 0)
 
 def components(nodes: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """The weakly connected component of each node."""
-    graph = _igraph().Graph(nodes, edges.tolist())
+    graph = importlib.import_module("igraph").Graph(nodes, edges.tolist())
     return np.asarray(graph.connected_components(mode="weak").membership, dtype=np.int64)
 
 
@@ -133,10 +131,3 @@ def _connected(graph: Any, membership: NDArray[np.int64], edges: NDArray[np.int6
             home[here] = group  # the last one wins: most edges, then the lowest number
         loose -= {here for here, _ in votes}
     return np.asarray(home, dtype=np.int64)[piece]
-
-
-def _igraph() -> Any:
-    try:
-        return importlib.import_module("igraph")
-    except ImportError:
-        raise DripleError("grouping a graph needs igraph, and there is none here: pip install igraph") from None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.errors import BadInput
 from driple.contracts.formats.graph import DATA, check_graph_file
 from driple.pipeline.graph.output_sizes import output_bytes
 from driple.pipeline.graph.raw_graph import RawGraph
@@ -19,11 +19,8 @@ def read(content: bytes, batch_size: int | None) -> RawGraph:
 
     Raises BadInput for another format or version, a file that is cut short, or not exactly one graph.
     """
-    try:
-        arrow = importlib.import_module("pyarrow")
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise DripleError("reading a graph needs pyarrow, and there is none here: pip install pyarrow") from None
+    arrow = importlib.import_module("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
     try:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
     except (arrow.ArrowException, OSError, ValueError):  # pyarrow's own message may quote bytes that are not text

@@ -10,7 +10,7 @@ import warnings
 from functools import cache
 from typing import Any
 
-from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.errors import BadInput
 
 Message = Any
 """A protobuf message: its classes are made at run time."""
@@ -85,13 +85,9 @@ def _cause(error: Exception) -> str:
 
 @cache
 def message_class(name: str) -> Any:
-    """The class of a message. Raises DripleError if protobuf is not installed."""
-    try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-    except ImportError:
-        raise DripleError(
-            "reading messages of TensorFlow needs protobuf, and there is none here: pip install protobuf"
-        ) from None
+    """The class of a message. Raises ModuleNotFoundError if protobuf is not installed."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     file = descriptor_pb2.FileDescriptorProto(name="graph.proto", package="tensorflow", syntax="proto3")
     enum = file.enum_type.add(name="DataType")
     for number, kind in enumerate(_TYPES):

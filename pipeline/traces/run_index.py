@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import SEALED, Manifest, network_as_specified
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.pipeline.data_frame import data_frame
 
 if TYPE_CHECKING:
     import pandas as pd

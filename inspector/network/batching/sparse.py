@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
-from driple.contracts.errors import DripleError
+from driple.contracts.errors import BadInput
 
 
 class SparseGraphs:
@@ -22,7 +22,7 @@ class SparseGraphs:
 
     def __init__(self, features: Tensor, edges: Tensor, counts: Sequence[int]) -> None:
         """Takes features [sum of counts, F], both directions of every edge [2, e], and the nodes of each graph."""
-        self.dgl = _dgl()
+        self.dgl = load_dgl()
         self.features = features
         self.edges = edges
         self.counts = tuple(counts)
@@ -116,7 +116,7 @@ def sparse(features: Sequence[Tensor], edges: Sequence[Tensor]) -> SparseGraphs:
     """A batch from features [n, F] and undirected edges [e, 2], each pair once, of each graph.
 
     Raises:
-        DripleError: DGL is not installed.
+        BadInput: DGL is not installed.
     """
     counts = [len(rows) for rows in features]
     first = accumulate(counts[:-1], initial=0)
@@ -129,13 +129,14 @@ def has_dgl() -> bool:
     return importlib.util.find_spec("dgl") is not None
 
 
-def _dgl() -> Any:
+def load_dgl() -> Any:
+    """The module. Raises BadInput if it is not installed."""
     # Without this DGL writes a file into the user's home and prints that it did.
     os.environ.setdefault("DGLBACKEND", "pytorch")
     try:
         return importlib.import_module("dgl")
     except ImportError:
-        raise DripleError(
+        raise BadInput(
             "the dgl execution needs DGL, which there is for Python 3.11 and older: pip install 'driple[inspector]', "
             "or use --set machine.execution=dense, which gives the same predictions"
         ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.command_guard import EXTRAS, missing_extra
+from driple.contracts.errors import BadInput
 from driple.contracts.manifest import SEALED, Manifest
 from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
@@ -36,6 +39,11 @@ PREDICT = "--setting cpu-p2w2-1g resnet56 --batch-size 64 --inspectors {checkout
 GRAPH = "graph --model resnet20 --batch-size 2 --setting cpu-p1w1-1g --out g.parquet"
 
 
+TRAIN = "--setting cpu-p1w2-1g --datasets {checkout}/datasets --output newt --epochs 1 --ensemble 1"
+TO_TRAIN = ["sklearn", "scipy", "threadpoolctl", "safetensors", "igraph", "torch", "pyarrow", "numpy"]
+BEYOND_PREDICT = ["pandas", "sklearn", "joblib", "matplotlib", "scipy", "threadpoolctl", "tensorboard", "dgl"]
+
+
 def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, "-c", PROGRAM, f"driple.{command}", blocked, *argv]
     return subprocess.run(program, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
@@ -47,6 +55,7 @@ def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subproc
         ("pipeline.cli_metrics", "{data}/gpu.csv", ALL, "pipeline"),
         ("pipeline.cli_metrics", "{data}/gpu.csv", "numpy", "pipeline"),
         ("pipeline.cli_metrics", "{data}/gpu.csv --plot a.png", "matplotlib", "pipeline"),
+        ("pipeline.cli_metrics", "{data}/gpu.csv --perfetto a.json --csv a.csv", "pandas", "pipeline"),
         ("pipeline.cli", "{data}", ALL, "pipeline"),
         ("pipeline.cli", "{data}", "pyarrow", "pipeline"),
         ("pipeline.cli", "{data} --engine dask://127.0.0.1:1", "dask,distributed", "dask"),
@@ -57,6 +66,7 @@ def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subproc
         ("inspector.cli_predict", PREDICT, "torch", "predict"),
         ("orchestrator.cli", "{data}/e.yaml --done {data}", ALL, "pipeline"),
         ("workloads.cli", GRAPH, ALL, "workloads"),
+        ("workloads.cli", GRAPH, "pyarrow", "workloads"),
     ],
 )
 def test_a_missing_extra_is_one_line(
@@ -75,6 +85,74 @@ def test_a_missing_extra_is_one_line(
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert len(done.stderr.splitlines()) == 1 and f"pip install 'driple[{extra}]'" in done.stderr
     assert list(folder.iterdir()) == [] and sorted(data.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "blocked", "package", "extra"),
+    [
+        ("inspector.cli_train", TRAIN, ",".join(BEYOND_PREDICT), "", "inspector"),
+        *(("inspector.cli_train", TRAIN, name, name, "inspector") for name in TO_TRAIN),
+        ("inspector.cli_train", f"{TRAIN} --tune 1", "optuna", "optuna", "tune"),
+        ("inspector.cli_train", f"{TRAIN} --set machine.execution=dgl", "dgl", "DGL", "inspector"),
+        ("inspector.cli_predict", PREDICT, "igraph", "igraph", "predict"),
+        ("inspector.cli_predict", PREDICT, "safetensors", "safetensors", "predict"),
+        ("inspector.cli_predict", f"{PREDICT} --fresh", "igraph", "igraph", "predict"),
+        ("inspector.cli_predict", f"{PREDICT} --fresh", "torch", "torch", "predict"),
+        ("inspector.cli_predict", f"{PREDICT} --plot a.png", "matplotlib", "matplotlib", "pipeline"),
+        (
+            "inspector.cli_predict",
+            "--setting cpu-p1w2-1g --graph {checkout}/tests/data/graphs/tiny.pb",
+            "google",
+            "protobuf",
+            "predict",
+        ),
+        *(
+            ("pipeline.cli", f"{{runs}} --jobs {jobs}", name, name, "pipeline")
+            for jobs in (1, 2)
+            for name in ("igraph", "numpy", "pyarrow", "joblib")
+        ),
+        *(("pipeline.cli_report", "{runs}", name, name, "pipeline") for name in ("igraph", "numpy", "pyarrow")),
+    ],
+)
+def test_a_module_that_is_there_and_cannot_be_imported_is_one_line(
+    tmp_path: Path, checkout: Path, command: str, arguments: str, blocked: str, package: str, extra: str
+) -> None:
+    """With real data: nothing ends the work before a module is needed, and importlib finds the module."""
+    folder, stubs, runs = (tmp_path / name for name in ("folder", "stubs", "runs"))
+    folder.mkdir()
+    for name in blocked.split(","):
+        (stubs / name).mkdir(parents=True)
+        (stubs / name / "__init__.py").write_text(f"raise ModuleNotFoundError('No module {name}', name='{name}')\n")
+    shutil.copytree(checkout / "tests" / "data" / "runs", runs)
+    before = sorted(runs.rglob("*"))
+    program = f"import sys; from driple.{command} import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments.format(runs=runs, checkout=checkout).split()],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(stubs), "PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert len(done.stderr.splitlines()) == 1 and f"pip install 'driple[{extra}]'" in done.stderr
+    assert package in done.stderr
+    assert list(folder.iterdir()) == [] and sorted(runs.rglob("*")) == before
+    assert not (tmp_path / "driple").exists()
+
+
+def test_to_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from driple.inspector.predict.prediction import Predictions
+    from driple.pipeline.bursts.trace_metrics import Metrics
+    from driple.pipeline.datasets.build import BuildResult
+    from driple.pipeline.traces.run_index import Runs
+
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for empty in (Predictions(()), Metrics(Path(), "", (), ()), BuildResult(), Runs((), ())):
+        with pytest.raises(BadInput, match=r"to_frame needs pandas: pip install 'driple\[pipeline\]'"):
+            empty.to_frame()
 
 
 @pytest.mark.parametrize(

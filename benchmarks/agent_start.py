@@ -31,11 +31,12 @@ class Checkout:
     def __init__(self, tree: Path, folder: Path) -> None:
         packages = folder / "packages" / "driple"
         packages.mkdir(parents=True)
+        (packages / "__init__.py").touch()  # else an installed driple comes first
         for name in ("agents", "contracts"):
             (packages / name).symlink_to(tree.resolve() / name)
         command = [sys.executable, "-m", "driple.agents.bundle", "-"]
         environment = {**os.environ, "PYTHONPATH": str(folder / "packages")}
-        content = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
+        content = subprocess.run(command, env=environment, cwd=folder, check=True, stdout=subprocess.PIPE).stdout
         work = folder / "work"
         work.mkdir()
         path = work / "agent.pyz"

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     alone = argv is None
     if alone:
         gc.disable()  # a tenth of what the imports take, in a process that ends soon
-    with _without(*(UNUSED if alone else ())):
+    with _without(*(UNUSED if alone and plot is None else ())):
         # Only now: --help must not wait for what the work needs.
         from driple.inspector.predict.predict_workload import predict
 

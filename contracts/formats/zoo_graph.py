@@ -9,7 +9,7 @@ from typing import Dict
 
 FOLDER = "zoo_graphs"
 SCHEMA = "zoo_graph"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 METADATA: Dict[str, str] = {"driple.schema": SCHEMA, "driple.schema_version": str(SCHEMA_VERSION)}
 # Columns: lists per op, per edge, per tensor that goes to a server, per variable.
 COLUMNS: Dict[str, str] = {
@@ -28,6 +28,11 @@ COLUMNS: Dict[str, str] = {
     "sent_output": "list<int16>",
     "sent_base": "list<int64>",
     "sent_per_example": "list<int64>",
+    "sent_variable": "list<int32>",
+    "read_base": "list<int64>",
+    "read_per_example": "list<int64>",
+    "windows": "list<int32>",
+    "looped": "list<int32>",
     "variable_bytes": "list<int64>",
     "extra_left_out": "int64",
 }

@@ -20,9 +20,8 @@ from driple.contracts.errors import BadInput
 from driple.contracts.json_values import from_plain, to_plain
 from driple.inspector.data.array_types import FloatArray, IntArray
 from driple.inspector.data.examples import Graph, PublishedGraph
-from driple.inspector.data.op_classes import CLASSES, COUNTED, class_numbers
 from driple.inspector.model.model_config import FEATURE_KINDS, one_of
-from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, undirected
+from driple.pipeline.graph.public import CLASSES, COUNTED, FEATURES, OpGraph, Recipe, class_numbers, undirected
 
 PAPER, DRIPLE = FEATURE_KINDS
 

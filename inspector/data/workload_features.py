@@ -14,20 +14,23 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from driple.contracts.formats.dataset import NETWORK_COLUMNS
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Graph, PublishedGraph
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
-from driple.inspector.data.op_classes import CLASSES, class_numbers
-from driple.pipeline.graph.public import OpGraph
+from driple.pipeline.graph.public import CLASSES, OpGraph, class_numbers
 
 SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
+
+_CONDITIONS = {name if name.endswith("_pct") else f"log_{name}": name for name in NETWORK_COLUMNS if name not in SIZES}
+"""Column of each feature of the network condition; a share is no logarithm, because a little loss matters much."""
 
 DECLARED_FEATURES = (
     *(f"log_{name}" for name in SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
-    *("log_network_delay_ms", "network_loss_pct", "log_threads"),
+    *(*_CONDITIONS, "log_threads"),
     *("log_received_kilobytes", "log_sent_kilobytes", "log_busiest_kilobytes"),
 )
 GRAPH_FACTS = (
@@ -64,9 +67,9 @@ def _of_workload(example: Example) -> dict[str, float]:
     # Unknown in older rows: most settings have one server, which sends everything.
     busiest = example.received_bytes if example.busiest_bytes is None else example.busiest_bytes
     found["log_busiest_kilobytes"] = _log1p(busiest, KILOBYTE)
-    found["log_network_delay_ms"] = _log1p(workload.get("network_delay_ms"))
-    loss = workload.get("network_loss_pct")
-    found["network_loss_pct"] = math.nan if loss is None else float(loss)
+    for feature, name in _CONDITIONS.items():
+        value = workload.get(name)
+        found[feature] = _log1p(value) if feature != name else math.nan if value is None else float(value)
     found["log_threads"] = _log1p(workload.get("threads"))
     found["is_async"] = _is(workload, "update", "async")
     found["is_allreduce"] = _is(workload, "strategy", "allreduce")

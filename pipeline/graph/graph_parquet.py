@@ -12,6 +12,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.graph import DATA, check_graph_file
 from driple.pipeline.graph.output_sizes import output_bytes
 from driple.pipeline.graph.raw_graph import RawGraph
+from driple.pipeline.graph.training_step import OpDetails, op_details
 
 
 def read(content: bytes, batch_size: int | None) -> RawGraph:
@@ -54,17 +55,26 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
             shapes[op].as_py()[output : output + 1], dtypes[op].as_py()[output : output + 1], batch_size
         )[0]
 
+    names, ops = nodes.field("name").to_pylist(), nodes.field("op").to_pylist()
+    outputs = edges.field("output").fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[data]
+
+    def details() -> OpDetails:
+        return op_details(
+            names, ops, shapes.to_pylist(), dtypes.to_pylist(), np.stack(ends, axis=1)[data], outputs, batch_size
+        )
+
     return RawGraph(
-        names=nodes.field("name").to_pylist(),
-        ops=nodes.field("op").to_pylist(),
+        names=names,
+        ops=ops,
         devices=nodes.field("device").to_pylist(),
         bytes=sizes,
         sized=sized,
         flops=nodes.field("flops").to_numpy(zero_copy_only=False).astype(np.float64),
         edges=np.stack(ends, axis=1)[data],
-        edge_outputs=edges.field("output").fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)[data],
+        edge_outputs=outputs,
         tensor_bytes=tensor_bytes,
         task=table.column("task")[0].as_py(),
+        details=details,
     )
 
 

@@ -18,6 +18,7 @@ from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
 from driple.pipeline.graph.output_types import output_dtypes
 from driple.pipeline.graph.raw_graph import RawGraph
 from driple.pipeline.graph.shape_inference import output_shapes
+from driple.pipeline.graph.training_step import OpDetails, op_details
 
 
 def read(content: bytes, *, text: bool, batch_size: int | None) -> RawGraph:
@@ -59,16 +60,26 @@ def _raw(nodes: list[Node], batch_size: int | None) -> RawGraph:
         dtypes = output_dtypes(nodes[op].op, nodes[op].attributes, len(own))
         return output_bytes(own[output : output + 1], dtypes[output : output + 1], batch_size)[0]
 
+    names, ops = [node.name for node in nodes], [node.op for node in nodes]
+    ends, ports = np.asarray(edges, dtype=np.int64).reshape(-1, 2), np.asarray(outputs, dtype=np.int64)
+
+    def details() -> OpDetails:
+        types = [
+            output_dtypes(node.op, node.attributes, len(own or ())) for node, own in zip(nodes, shapes, strict=True)
+        ]
+        return op_details(names, ops, shapes, types, ends, ports, batch_size)
+
     return RawGraph(
-        names=[node.name for node in nodes],
-        ops=[node.op for node in nodes],
+        names=names,
+        ops=ops,
         devices=_devices(nodes, index),
         bytes=sizes,
         sized=sized,
         flops=_flops(nodes, index, shapes, batch_size),
-        edges=np.asarray(edges, dtype=np.int64).reshape(-1, 2),
-        edge_outputs=np.asarray(outputs, dtype=np.int64),
+        edges=ends,
+        edge_outputs=ports,
         tensor_bytes=tensor_bytes,
+        details=details,
     )
 
 

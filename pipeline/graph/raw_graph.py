@@ -14,6 +14,7 @@ from driple.pipeline.graph.fluid_communities import components
 from driple.pipeline.graph.levels import levels
 from driple.pipeline.graph.op_graph import OpGraph, tidy_edges
 from driple.pipeline.graph.task_traffic import task_traffic
+from driple.pipeline.graph.training_step import OpDetails
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,8 @@ class RawGraph:
     tensor_bytes: Callable[[int, int], float]
     """Bytes of one output of an op."""
     task: str | None = None
+    details: Callable[[], OpDetails] | None = None
+    """What only a simulation needs, computed on demand; None if the file does not tell."""
 
 
 def choose(raw: RawGraph, device: str | None) -> OpGraph:

@@ -13,7 +13,7 @@ import pytest
 from driple.contracts.errors import BadInput, UnknownName
 from driple.inspector.data.examples import PublishedGraph
 from driple.inspector.data.node_features import DRIPLE, NAMES, PAPER, Featuriser
-from driple.inspector.data.op_classes import CLASSES, COUNTED, OTHER, class_numbers, class_of
+from driple.pipeline.graph.op_classes import CLASSES, COUNTED, OTHER, class_numbers, class_of
 from driple.pipeline.graph.public import FEATURES, OpGraph, published_frequency, read_graph, recipe_of, undirected
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"

@@ -95,7 +95,7 @@ def test_no_folder_is_no_graph_and_a_damaged_file_is_bad_input(tmp_path: Path, f
     assert stored_graph(workload("lenet"), P2, tmp_path) is None
     content = (folder / "lenet.parquet").read_bytes()
     table = pq.read_table(folder / "lenet.parquet")
-    later = {"driple.schema": "zoo_graph", "driple.schema_version": "2"}
+    later = {"driple.schema": "zoo_graph", "driple.schema_version": "3"}
     pq.write_table(table.replace_schema_metadata(later), tmp_path / "later")
     pq.write_table(table.drop_columns(["place"]), tmp_path / "less")
     other = [(tmp_path / name).read_bytes() for name in ("later", "less")]

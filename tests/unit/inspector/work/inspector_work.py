@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.formats.dataset import GROUPS, MEASURED, OPS, PUBLISHED
+from driple.contracts.formats.dataset import GROUPS, MEASURED, NETWORK_COLUMNS, OPS, PUBLISHED
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.dataset_rows import read_examples
@@ -189,8 +189,7 @@ def _row(found: Dataset, family: str, depth: int, batch: int, task: str, graph: 
         "strategy": "ps",
         "sharding": "balanced",
         "framework": "tensorflow",
-        "network_delay_ms": 0.0,
-        "network_loss_pct": 0.0,
+        **NETWORK_COLUMNS,
         "threads": 1,
         "task": task,
         "role": role,

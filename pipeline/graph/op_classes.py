@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-
-from driple.inspector.data.array_types import IntArray
+from numpy.typing import NDArray
 
 CONVOLUTION = "convolution"
 CONVOLUTION_GRADIENT = "convolution_gradient"
@@ -121,7 +120,7 @@ def class_of(op: str) -> str:
     return next((name for sign, name in _SIGNS if sign.search(stem)), OTHER)
 
 
-def class_numbers(ops: Sequence[str]) -> IntArray:
+def class_numbers(ops: Sequence[str]) -> NDArray[np.int64]:
     """The position in CLASSES of the class of each op."""
     position = {op: CLASSES.index(class_of(op)) for op in set(ops)}
     return np.array([position[op] for op in ops], dtype=np.int64)

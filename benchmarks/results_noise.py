@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from results_contest import settings_in
 
+from driple.contracts.formats.dataset import fill_network
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.examples import WORKLOAD
 
@@ -22,10 +23,11 @@ def measure(datasets: Path) -> dict[str, Any]:
     """By setting and workload: values of every repetition, and how far one lies from the mean of the others."""
     found: dict[str, Any] = {}
     for setting in settings_in(datasets):
-        columns = [*WORKLOAD, "role", "repetition", *COLUMNS]
+        columns = [*WORKLOAD, "role", "repetition", "provenance", *COLUMNS]
         rows = pq.read_table(datasets / f"{setting}.parquet", columns=columns).to_pylist()
         runs: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
+            fill_network(row)
             if row["role"] == ROLE:
                 name = f"{row['model']} b{row['batch_size']} {row['optimiser']} {row['update']}"
                 key = "|".join(str(row[column]) for column in WORKLOAD)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from driple.contracts.formats.dataset import OPS, SIMULATED, SUFFIX
+from driple.contracts.formats.dataset import NETWORK_COLUMNS, OPS, SIMULATED, SUFFIX
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import GPU, GPU_MEMORY, NET_RX, NET_TX, Resource
 from driple.contracts.run_spec import Workload
@@ -137,8 +137,7 @@ def _identity(workload: Workload, setting: Setting) -> Row:
         **to_plain(workload),
         "setting": str(setting),
         "family": family,
-        "network_delay_ms": 0.0,
-        "network_loss_pct": 0.0,
+        **NETWORK_COLUMNS,
         "repetition": 0,
         "run_id": f"simulated-{setting}-{workload.label}",
         "provenance": SIMULATED,

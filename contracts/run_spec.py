@@ -7,8 +7,8 @@ controller writes it, and every task of the job reads it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Any, Optional, Tuple, Type, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
@@ -76,21 +76,47 @@ class Workload:
         return "-".join(parts)
 
 
+def _condition(default: Optional[float], shown: str, column: str) -> Any:
+    """A field of NetworkCondition: its value without a condition, its form in a label, the text of its column."""
+    return field(default=default, metadata={"shown": shown, "column": column})
+
+
 @dataclass(frozen=True)
 class NetworkCondition:
-    """The condition of the data link of every host of the run."""
+    """The condition of the data link of every host of the run.
 
-    rate_mbit: Optional[float] = None  # limit in Mbit/s; None for the rate of the setting
-    delay_ms: float = 0.0  # added to outgoing packets of each host
-    loss_pct: float = 0.0  # share of outgoing packets of each host that are dropped, in percent
+    The name of a field ends in its unit: `mbit`, `ms` or `pct`. The key in experiments, the label and the column of
+    datasets follow from the field. It has a default, so that runs without it keep their identity.
+    """
+
+    # Limit in Mbit/s; None for the rate of the setting.
+    rate_mbit: Optional[float] = _condition(
+        None, "{:g}mbit", "limit that was asked for; null for the setting's own link"
+    )
+    # Added to outgoing packets of each host.
+    delay_ms: float = _condition(0.0, "{:g}ms", "delay that was added")
+    # Share of outgoing packets of each host that are dropped, in percent.
+    loss_pct: float = _condition(0.0, "{:g}%", "loss that was asked for")
+
+    @property
+    def parts(self) -> Dict[str, str]:
+        """The parts that were asked for as text, by their key in experiments: `{"loss": "0.5%"}`."""
+        values = {one: getattr(self, one.name) for one in fields(self)}
+        return {
+            condition_key(one.name): one.metadata["shown"].format(value)
+            for one, value in values.items()
+            if value != one.default
+        }
 
     @property
     def label(self) -> str:
         """For tables; empty without a condition."""
-        parts = [] if self.rate_mbit is None else [f"{self.rate_mbit:g}mbit"]
-        parts += [f"{self.delay_ms:g}ms"] if self.delay_ms else []
-        parts += [f"{self.loss_pct:g}%"] if self.loss_pct else []
-        return " ".join(parts)
+        return " ".join(self.parts.values())
+
+
+def condition_key(name: str) -> str:
+    """The key in experiments of a field of NetworkCondition: its name without the unit."""
+    return name.rpartition("_")[0]
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,12 @@ def _text(name: str, described: Mapping[str, Any]) -> str:
 
 
 def _links(shape: Mapping[str, Any]) -> str:
-    condition, how = shape["condition"], shape["how"]
-    parts = [f"{condition['rate_mbit']:g} Mbit/s" if how.get("rate") == "tbf" else "no limit of rate"]
-    parts += [f"{condition['delay_ms']:g} ms"] if condition["delay_ms"] else []
-    parts += [f"{condition['loss_pct']:g} % lost"] if condition["loss_pct"] else []
+    from driple.contracts.json_values import from_plain
+    from driple.contracts.run_spec import NetworkCondition
+
+    condition, how = from_plain(NetworkCondition, shape["condition"]), shape["how"]
+    parts = [f"{condition.rate_mbit:g} Mbit/s" if how.get("rate") == "tbf" else "no limit of rate"]
+    parts += [f"{part} {text}" for part, text in condition.parts.items() if part != "rate"]
     return "links of " + ", ".join(parts)
 
 

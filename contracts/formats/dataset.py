@@ -51,6 +51,16 @@ SPLITS: Tuple[str, ...] = (ARCHITECTURE, RANDOM)
 NETWORK_COLUMNS: Dict[str, Any] = {f"network_{field.name}": field.default for field in fields(NetworkCondition)}
 """Columns of the network condition that was asked for, with their values without a condition."""
 
+
+def fill_network(row: Dict[str, Any]) -> None:
+    """Adds the network columns that a row lacks because its file is older than the condition.
+
+    It then ran without that condition. Of a published row the network is unknown.
+    """
+    for name, value in NETWORK_COLUMNS.items():
+        row.setdefault(name, None if row["provenance"] == PUBLISHED else value)
+
+
 BACKGROUND_LOAD_FLAG = "foreign_load"
 """Other programs used the processors of the machine during the run."""
 LOOPBACK_FLAG = "loopback_network"
@@ -99,9 +109,7 @@ IDENTITY = _columns(
     "sharding | text | how variables go to parameter servers",
     f"framework | text | {' or '.join(f'`{name}`' for name in FRAMEWORKS)}",
     "code_sha256 | text | of a user's own model file",
-    "network_rate_mbit | real | limit that was asked for; null for the setting's own link",
-    "network_delay_ms | real | delay that was added",
-    "network_loss_pct | real | loss that was asked for",
+    *(f"network_{one.name} | real | {one.metadata['column']}" for one in fields(NetworkCondition)),
     "placement | text | JSON: which tasks shared a machine",
     "steps | int | measured steps asked for; null where a duration was",
     "duration_s | real | measured time asked for; null where steps were",
@@ -134,6 +142,19 @@ PROVENANCE = _columns(
     "measured_loss_pct | real | loss of the link as probed",
     "network_done_by | text | JSON: what made each part of the network condition",
 )
+
+FINGERPRINT = _columns(
+    "fingerprint_version | int | version of the benchmark of the host's machine; figures of two cannot be compared",
+    "fingerprint_cores | int | processors that a process could use",
+    "fingerprint_hash_bytes_per_s | real | SHA-256 on one core",
+    "fingerprint_deflate_bytes_per_s | real | zlib on one core",
+    "fingerprint_core_speedup | real | zlib on all cores at once, as a multiple of one core",
+    "fingerprint_copy_bytes_per_s | real | copy in memory",
+    "fingerprint_switch_s | real | round trip to another process through pipes",
+    "fingerprint_loopback_bytes_per_s | real | TCP stream from the machine to itself",
+    "fingerprint_spread_pct | real | largest spread of the repeats of one of these figures",
+)
+"""How fast the host's machine was (contracts/fingerprint.py). Absent from a file if no row has a value."""
 
 GRAPH = _columns(
     "graph | text | SHA-256 of the graph: rows of one graph have the same",
@@ -202,6 +223,7 @@ SPLIT = _columns(
 TABLES: Mapping[str, Tuple[Column, ...]] = {
     "Identity": IDENTITY,
     "Provenance": PROVENANCE,
+    "Fingerprint": FINGERPRINT,
     "Graph": GRAPH + LISTS,
     "Targets": TARGET,
     "Statistics": STATISTICS,

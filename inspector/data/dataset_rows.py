@@ -27,6 +27,7 @@ from driple.contracts.formats.dataset import (
     SPLITS,
     SUFFIX,
     check_metadata,
+    fill_network,
     metadata_value,
     split_column,
 )
@@ -101,11 +102,16 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
             needed = (*WORKLOAD, *_OTHERS, *targets, *LIST_NAMES)
             lacking = [name for name in needed if name not in schema.names]
-            if lacking:
-                raise BadInput(f"column {lacking[0]!r} is missing; rebuild it (driple-build-dataset)")
+            # A dataset can be older than a network condition: its runs were without it.
+            for name in lacking:
+                if name not in NETWORK_COLUMNS:
+                    raise BadInput(f"column {name!r} is missing; rebuild it (driple-build-dataset)")
+            needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
             _check_types(schema, (*needed, *traffic))
             rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic]).to_pylist()
+            for row in rows:
+                fill_network(row)
             lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise BadInput(f"not a dataset that can be read ({_line(error)}); rebuild the dataset") from None

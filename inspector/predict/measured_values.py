@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import LOOPBACK_FLAG, check_metadata
+from driple.contracts.formats.dataset import LOOPBACK_FLAG, NETWORK_COLUMNS, check_metadata, fill_network
 from driple.inspector.data.dataset_rows import find_dataset
 from driple.inspector.predict.request import PredictionQuery
 
@@ -35,15 +35,19 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     try:
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
-            wanted = [name for name in ("role", STEP, FLAGS, *_SAME, *columns) if name in file.schema_arrow.names]
-            rows = file.read(columns=wanted).to_pylist()
+            names = ("role", "provenance", STEP, FLAGS, *_SAME, *NETWORK_COLUMNS, *columns)
+            rows = file.read(columns=[name for name in names if name in file.schema_arrow.names]).to_pylist()
+            for row in rows:
+                fill_network(row)
     except (pa.ArrowException, OSError, ValueError, KeyError):
         raise BadInput(f"{path}: not a dataset that can be read; build it again (driple-build-dataset)") from None
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
     asked = {name: query.workload[name] for name in _SAME if query.workload.get(name) is not None}
     asked["role"] = role
-    same = [row for row in rows if all(row.get(name) == value for name, value in asked.items())]
+    # A prediction is for the link of the setting: rows with loss or a limit are another workload.
+    network = {name: query.workload.get(name, value) for name, value in NETWORK_COLUMNS.items()}
+    same = [row for row in rows if all(row.get(name) == value for name, value in {**asked, **network}.items())]
     on_network = [row for row in same if LOOPBACK_FLAG not in (row.get(FLAGS) or ())]
     if not same:
         label = ", ".join(f"{name} {value}" for name, value in asked.items())

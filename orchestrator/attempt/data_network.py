@@ -21,6 +21,7 @@ from driple.orchestrator.attempt.failure import PermanentError
 from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient, Clients
+from driple.orchestrator.netem import netem_words
 
 LOOPBACK = "127.0.0.1"
 FLOWS = "flows"
@@ -172,8 +173,7 @@ class TcShaper(Shaper):
             with suppress(RunFailed):  # the cause is the better message
                 self.clear(clients)
             raise
-        parts = {"rate": condition.rate_mbit, "delay": condition.delay_ms, "loss": condition.loss_pct}
-        return {part: " and ".join(sorted(set(by.values()))) for part, value in parts.items() if value}
+        return {part: " and ".join(sorted(set(by.values()))) for part in condition.parts}
 
     def clear(self, clients: Clients) -> None:
         for name, client in clients.items():
@@ -214,14 +214,11 @@ class TcShaper(Shaper):
 
 def tc_ways(condition: NetworkCondition) -> list[tuple[str, list[str]]]:
     """Arguments of tc for a condition, best first. A kernel without netem can limit the rate."""
-    words = ["netem"]
-    words += ["rate", f"{condition.rate_mbit:g}mbit"] if condition.rate_mbit is not None else []
-    words += ["delay", f"{condition.delay_ms:g}ms"] if condition.delay_ms else []
-    words += ["loss", "random", f"{condition.loss_pct:g}%"] if condition.loss_pct else []
-    ways = [("netem", words)]
-    if condition.rate_mbit is not None and not condition.delay_ms and not condition.loss_pct:
+    words = netem_words(condition)
+    rate = ["rate", f"{condition.rate_mbit:g}mbit"] if condition.rate_mbit is not None else []
+    ways = [("netem", ["netem", *rate, *words])]
+    if condition.rate_mbit is not None and not words:
         # A millisecond of the rate, and room for a whole offloaded segment.
         burst = max(64 * 1024, int(condition.rate_mbit * 125))
-        rate = f"{condition.rate_mbit:g}mbit"
-        ways.append(("tbf", ["tbf", "rate", rate, "burst", str(burst), "latency", "50ms"]))
+        ways.append(("tbf", ["tbf", *rate, "burst", str(burst), "latency", "50ms"]))
     return ways

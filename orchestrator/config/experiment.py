@@ -6,12 +6,12 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, FileFaults, shown
-from driple.contracts.run_spec import Measurement, NetworkCondition, Workload
+from driple.contracts.run_spec import Measurement, NetworkCondition, Workload, condition_key
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import STRATEGIES
 from driple.orchestrator.config.inventory import Inventory, read_hosts
@@ -21,18 +21,25 @@ from driple.orchestrator.config.validation import (
     ExpectedError,
     Faults,
     choice,
-    delay_ms,
     duration_s,
     integer,
-    loss_pct,
+    milliseconds,
     number,
     open_document,
+    percentage,
     rate_mbit,
     text,
 )
 from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
 from driple.orchestrator.config.yaml_nodes import node_of
 from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
+
+_PARSERS = {"mbit": rate_mbit, "ms": milliseconds, "pct": percentage}
+"""By the unit in which the name of a field of NetworkCondition ends."""
+NETWORK_AXES = {
+    condition_key(one.name): (one.name, _PARSERS[one.name.rpartition("_")[2]]) for one in fields(NetworkCondition)
+}
+"""Field of NetworkCondition and parser, by key."""
 
 KEYS: dict[str, str] = {
     "name": "folder of its runs under the output folder; the file's own name if left out",
@@ -47,15 +54,15 @@ KEYS: dict[str, str] = {
     "warmup_steps": "steps before the measured part; 5 if left out",
     "sampling_hz": "samples a second, 1 to 1000; 100 if left out",
     "threads": "intra-op threads of a task; the framework's choice if left out",
-    "network": "condition of the data link, {rate, delay, loss}; a list in any of them, or of them, is a sweep",
+    "network": (
+        f"condition of the data link, {{{', '.join(NETWORK_AXES)}}}; a list in any of them, or of them, is a sweep"
+    ),
     "repetitions": "how often each run is done; 1 if left out",
     "seed": "1 if left out; repetition r of a run uses seed + r",
     "timeouts": "{start, step, run, stop}: how long each may take; 2min, 2min, duration + 1h, 20s if left out",
     "retries": "how often a failed run is tried again; 1 if left out",
     "retry_wait": "pause before a run is tried again; 5s if left out",
 }
-NETWORK_AXES = {"rate": ("rate_mbit", rate_mbit), "delay": ("delay_ms", delay_ms), "loss": ("loss_pct", loss_pct)}
-"""Field of NetworkCondition and parser, by key."""
 MAX_RUNS = MAX_COMBINATIONS
 
 MAPPING = "<mapping>"

@@ -221,12 +221,12 @@ def duration_s(value: object) -> float:
     return round(seconds, 6)
 
 
-def delay_ms(value: object) -> float:
-    """A network delay in milliseconds; 0 is none."""
-    milliseconds = 0.0 if value in (0, "0") and value is not False else _quantity("duration", value) * 1000
-    if milliseconds > 60_000:
-        raise ExpectedError("a delay of at most 60s")
-    return round(milliseconds, 6)
+def milliseconds(value: object) -> float:
+    """A time of a network condition in milliseconds; 0 is none."""
+    found = 0.0 if value in (0, "0") and value is not False else _quantity("duration", value) * 1000
+    if found > 60_000:
+        raise ExpectedError("at most 60s")
+    return round(found, 6)
 
 
 def rate_mbit(value: object) -> float:
@@ -237,9 +237,9 @@ def rate_mbit(value: object) -> float:
     return round(rate, 6)
 
 
-def loss_pct(value: object) -> float:
-    """A share of lost packets, in percent; 0 is none."""
+def percentage(value: object) -> float:
+    """A share of packets, in percent; 0 is none."""
     percent = 0.0 if value in (0, "0") and value is not False else _quantity("share", value)
     if percent >= 100:
-        raise ExpectedError("a loss below '100%'")
+        raise ExpectedError("a share below '100%'")
     return round(percent, 6)

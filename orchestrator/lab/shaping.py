@@ -14,6 +14,7 @@ from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.layout import DATA_NIC, port_name
 from driple.orchestrator.lab.tools import Batch, ToolError
+from driple.orchestrator.netem import WITHOUT_NETEM, netem_words
 
 UNSHAPED_ABOVE_MBIT = 5000.0
 """Links between namespaces carry 7 to 14 Gbit/s on an ordinary machine; a higher limit would have no effect."""
@@ -50,13 +51,12 @@ def sending_lines(shape: Shape, netem: bool) -> list[str]:
     """Commands for the host's interface, which affect what it sends."""
     lines = [f"qdisc replace dev {DATA_NIC} root noqueue"]
     where = "root handle 1:"
-    if netem and (shape.delay_ms or shape.loss_pct):
+    words = netem_words(shape)
+    if netem and words:
         # Twice the packets in flight during the delay; the default of 1000 packets would cause loss.
         waiting = 2 * (shape.limit_mbit or UNSHAPED_ABOVE_MBIT) * 125 * shape.delay_ms / _PACKET_BYTES
-        line = f"qdisc replace dev {DATA_NIC} {where} netem limit {max(1000, round(waiting))}"
-        line += f" delay {round(shape.delay_ms * 1000)}us" if shape.delay_ms else ""
-        line += f" loss random {shape.loss_pct:.6f}%" if shape.loss_pct else ""
-        lines.append(line)
+        limit = max(1000, round(waiting))
+        lines.append(f"qdisc replace dev {DATA_NIC} {where} netem limit {limit} {' '.join(words)}")
         where = "parent 1:1 handle 10:"
     if shape.limit_mbit is not None:
         lines.append(rate_line(DATA_NIC, where, shape.limit_mbit))
@@ -100,9 +100,10 @@ class Shaper:
 
     def apply(self, shape: Shape) -> dict[str, str]:
         """Replaces the shape; returns the mechanism of each part. A ToolError means that nothing was changed."""
-        netem = bool(shape.delay_ms or shape.loss_pct) and self.netem
-        if shape.delay_ms and not netem:
-            raise ToolError(f"a delay of {shape.delay_ms:g} ms needs netem; this kernel has no module sch_netem")
+        netem = bool(netem_words(shape)) and self.netem
+        for part, text in shape.parts.items():
+            if part not in WITHOUT_NETEM and not netem:
+                raise ToolError(f"a {part} of {text} needs netem; this kernel has no module sch_netem")
         try:
             self._set(shape, netem, self._network.plugged)
         except ToolError:
@@ -150,8 +151,4 @@ def _how(shape: Shape, netem: bool) -> dict[str, str]:
     how = {"rate": "none" if shape.limit_mbit is None else "tbf"}
     if shape.rate_mbit is not None and shape.limit_mbit is None:
         how["rate"] = f"none: {shape.rate_mbit:g} Mbit/s is above {UNSHAPED_ABOVE_MBIT:g}, which the lab cannot shape"
-    if shape.loss_pct:
-        how["loss"] = "netem" if netem else "nft"
-    if shape.delay_ms:
-        how["delay"] = "netem"
-    return how
+    return {**how, **{part: "netem" if netem else "nft" for part in shape.parts if part != "rate"}}

@@ -16,7 +16,7 @@ from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.formats import dataset as dataset_format
-from driple.contracts.formats.dataset import COLUMNS, LIST_NAMES, LISTS, ROW_COLUMNS, Column
+from driple.contracts.formats.dataset import COLUMNS, FINGERPRINT, LIST_NAMES, LISTS, ROW_COLUMNS, Column
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 
@@ -69,7 +69,8 @@ def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
 
     rows = sorted(dataset.rows, key=_place)
     firsts = _firsts(rows)
-    fields = [(column.name, _arrow_type(column)) for column in COLUMNS]
+    columns = _columns_of(rows)
+    fields = [(column.name, _arrow_type(column)) for column in (*columns, *LISTS)]
     schema = pa.schema(fields, metadata=dataset_format.write_metadata(dataset.setting, shared))
     edges = {_leaf(column): "DELTA_BINARY_PACKED" for column in dataset_format.EDGE_LISTS}
     stream = pa.BufferOutputStream()
@@ -80,7 +81,7 @@ def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
         data_page_version="1.0",
         compression="zstd",
         compression_level=9,
-        use_dictionary=[_leaf(column) for column in COLUMNS if _leaf(column) not in edges],
+        use_dictionary=[_leaf(column) for column in (*columns, *LISTS) if _leaf(column) not in edges],
         column_encoding=edges,
         write_statistics=False,
     ) as writer:
@@ -91,7 +92,7 @@ def to_bytes(dataset: Dataset, shared: Mapping[str, Any]) -> bytes:
                 dataset.graphs[row["graph"]] if first else {}
                 for row, first in zip(rows[part], firsts[part], strict=True)
             ]
-            writer.write_table(pa.table([*_row_arrays(rows[part]), *_list_arrays(graphs)], schema=schema))
+            writer.write_table(pa.table([*_row_arrays(rows[part], columns), *_list_arrays(graphs)], schema=schema))
     return bytes(stream.getvalue())
 
 
@@ -100,7 +101,7 @@ def check(rows: Sequence[Row]) -> None:
     import pyarrow as pa
 
     try:
-        list(_row_arrays(rows))
+        list(_row_arrays(rows, ROW_COLUMNS))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"a value that no column can hold: {one_line(error)}") from None
 
@@ -129,6 +130,8 @@ def read(path: Path, setting: str) -> Dataset:
         with pq.ParquetFile(path) as file:
             dataset_format.check_metadata(file.schema_arrow.metadata or {}, setting)
             rows: list[Row] = file.read(columns=[column.name for column in ROW_COLUMNS]).to_pylist()
+            for row in rows:
+                dataset_format.fill_network(row)
             graphs = _read_graphs(file.read(columns=["graph", *LIST_NAMES]))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
@@ -170,10 +173,19 @@ def _read_graphs(table: Any) -> dict[str, Graph]:
     return dict(graphs)
 
 
-def _row_arrays(rows: Sequence[Row]) -> Iterable[Any]:
+def _columns_of(rows: Sequence[Row]) -> Sequence[Column]:
+    """Without columns that no row has, if they may be absent: rows of earlier runs keep the bytes of their file."""
+    return [
+        column
+        for column in ROW_COLUMNS
+        if column not in FINGERPRINT or any(row.get(column.name) is not None for row in rows)
+    ]
+
+
+def _row_arrays(rows: Sequence[Row], columns: Sequence[Column]) -> Iterable[Any]:
     import pyarrow as pa
 
-    for column in ROW_COLUMNS:
+    for column in columns:
         yield pa.array([_clean(column.name, row.get(column.name)) for row in rows], type=_arrow_type(column))
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
+from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, MEASURED, OPS, SIMULATED
 from driple.contracts.json_values import read_json_file, to_plain
+from driple.contracts.manifest import SIMULATED as SIMULATED_KIND
 from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
@@ -41,8 +43,6 @@ _STATISTICS = (
     *("pattern", "bursts", "burst_s_median", "burst_s_spread", "idle_s_median", "idle_s_spread"),
     *("period_s", "refresh_s"),
 )
-SIMULATED_KIND = "simulated"
-"""Kind of a host whose tasks were simulated."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,16 @@ def _task(manifest: Manifest, record: TaskRecord, job: JobSpec) -> Row:
         "host_kernel": host.kernel,
         "host_cores": host.cores,
         "host_memory_bytes": host.memory_bytes,
+        **_fingerprint(host.fingerprint),
         "device": CPU if manifest.run.setting.device == CPU else host.gpus[gpu or 0] if known else None,
+    }
+
+
+def _fingerprint(found: Fingerprint | None) -> Row:
+    if found is None:
+        return {}
+    return {f"fingerprint_{name}": value for name, value in vars(found).items()} | {
+        "fingerprint_spread_pct": found.largest_spread_pct
     }
 
 

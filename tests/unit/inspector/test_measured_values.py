@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -31,6 +32,19 @@ def test_measured_values_are_the_means_of_the_rows_of_the_workload(checkout: Pat
     assert one.measured["step_s"] == pytest.approx(rows.step_s.mean())
     assert one.measured["net_rx_burst_s"] == pytest.approx(rows.net_rx_burst_s.mean())
     assert "gpu_mem_burst_s" not in one.measured  # null in every row
+
+
+def test_rows_under_another_network_condition_are_another_workload(checkout: Path, tmp_path: Path) -> None:
+    table = pq.read_table(checkout / "datasets" / f"{SETTING}.parquet")
+    step, loss = (table.schema.get_field_index(name) for name in ("step_s", "network_loss_pct"))
+    slow = table.set_column(step, "step_s", pa.array([100.0] * len(table)))
+    lossy = slow.set_column(loss, "network_loss_pct", pa.array([5.0] * len(table)))
+    pq.write_table(pa.concat_tables([table, lossy]), tmp_path / f"{SETTING}.parquet")
+    means = [
+        driple.predict("resnet20", setting=SETTING, batch_size=32, measured=folder)[0].measured["step_s"]
+        for folder in ("datasets", tmp_path)
+    ]
+    assert means[1] == means[0]
 
 
 def test_the_command_prints_both_and_their_difference(capsys: pytest.CaptureFixture[str]) -> None:

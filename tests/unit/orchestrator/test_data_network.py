@@ -169,7 +169,7 @@ def test_a_plain_login_asks_sudo() -> None:
 
 def test_the_words_of_tc() -> None:
     assert tc_ways(NetworkCondition(rate_mbit=100, delay_ms=2.5, loss_pct=0.1)) == [
-        ("netem", ["netem", "rate", "100mbit", "delay", "2.5ms", "loss", "random", "0.1%"])
+        ("netem", ["netem", "rate", "100mbit", "delay", "2500us", "loss", "random", "0.100000%"])
     ]
     assert [way for way, _ in tc_ways(NetworkCondition(rate_mbit=100))] == ["netem", "tbf"]
 

@@ -270,8 +270,8 @@ def test_limits_of_quantities(tmp_path: Path) -> None:
     assert [fault.partition(" expected ")[2] for fault in faults(tmp_path, text)] == [
         "a number from 0.01 to 64, got True",
         "a duration above 0 and at most 30 days, got '721h'",
-        "a delay of at most 60s, got '61s'",
-        "a loss below '100%', got '100%'",
+        "at most 60s, got '61s'",
+        "a share below '100%', got '100%'",
         "a whole number from 2 to 2048, got 1",
     ]
 

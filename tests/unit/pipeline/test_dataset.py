@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import COLUMNS, GROUPS, LIST_NAMES, NETWORK_COLUMNS, OPS, TABLES
+from driple.contracts.formats.dataset import COLUMNS, FINGERPRINT, GROUPS, LIST_NAMES, NETWORK_COLUMNS, OPS, TABLES
 from driple.contracts.metrics import COLUMNS as TARGETS
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.dataset_file import (
@@ -107,6 +107,23 @@ def test_a_graph_stands_once_and_every_row_names_it(tmp_path: Path) -> None:
     assert table.column_names[-len(LIST_NAMES) :] == list(LIST_NAMES)
 
 
+def test_columns_of_a_fingerprint_are_there_if_a_row_has_one(tmp_path: Path) -> None:
+    names = [column.name for column in FINGERPRINT]
+    path = tmp_path / "d.parquet"
+    old = sample()
+    put(to_bytes(old, {}), path)
+    assert not set(names) & set(pq.read_schema(path).names)
+    new = sample()
+    new.rows[0] |= {"fingerprint_version": 1, "fingerprint_copy_bytes_per_s": 1.5e10}
+    put(to_bytes(new, {}), path)
+    assert [name for name in pq.read_schema(path).names if name in names] == [
+        "fingerprint_version",
+        "fingerprint_copy_bytes_per_s",
+    ]
+    found = [row.get("fingerprint_copy_bytes_per_s") for row in read(path, SETTING).rows]
+    assert sorted(value for value in found if value is not None) == [1.5e10]
+
+
 def test_columns_are_declared_once_and_hold_the_targets() -> None:
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)
@@ -194,4 +211,5 @@ def test_every_field_of_a_network_condition_has_a_column() -> None:
     """Datasets, reports and inspectors take the columns from the fields."""
     names = {column.name for columns in TABLES.values() for column in columns}
     assert set(NETWORK_COLUMNS) <= names
-    assert NETWORK_COLUMNS == {"network_rate_mbit": None, "network_delay_ms": 0.0, "network_loss_pct": 0.0}
+    first = {"network_rate_mbit": None, "network_delay_ms": 0.0, "network_loss_pct": 0.0}
+    assert first.items() <= NETWORK_COLUMNS.items()

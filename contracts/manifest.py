@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional, Tuple
 
 from driple.contracts.errors import BadInput, CorruptRun, shown
+from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import RunSpec
@@ -18,6 +19,7 @@ RUNNING = "running"
 SEALED = "sealed"
 FAILED = "failed"
 STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
+SIMULATED = "simulated"  # kind of a host that does not exist: the run is a simulation
 LOCAL = "local"  # kind of a host that is the controller's own machine, without a network of its own
 
 
@@ -61,6 +63,8 @@ class HostRecord:
     python: str  # version of the sampler's Python; the tasks' is in `versions`
     wall_clock_ahead_s: float = 0.0  # approximate offset of its wall clock; not used for alignment
     gpus: Tuple[str, ...] = ()  # names by index; empty if no GPU was needed
+    fingerprint: Optional[Fingerprint] = None
+    """How fast its machine is. None if it could not be measured, and then absent from the file."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,9 @@ class Manifest:
         value = to_plain(self)
         if self.network_not_as_asked is None:
             del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
+        for host in value["hosts"].values():
+            if host["fingerprint"] is None:
+                del host["fingerprint"]
         with replacing(path) as stream:
             json.dump(value, stream, indent=1, sort_keys=True)
             stream.write("\n")

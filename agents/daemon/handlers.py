@@ -30,6 +30,8 @@ CROWDED_BYTES = 1_000_000
 # Limit for work on files.
 LONG_S = 600.0
 GPUS_S = 30.0
+# A machine that needs longer has no fingerprint.
+FINGERPRINT_S = 15.0
 
 
 class Handlers:
@@ -223,6 +225,15 @@ class Handlers:
         if self._probes is None:
             raise BadInput("no probe is listening")
         self._probes.heard(asked.token, partial(self._settle, number))
+
+    def _take_fingerprint(self, number: int, _: requests.TakeFingerprint) -> None:
+        def work() -> requests.TakeFingerprintAnswer:
+            from driple.agents.hostinfo.speed_probe import take_fingerprint
+            from driple.contracts.json_values import to_plain
+
+            return requests.TakeFingerprintAnswer(fingerprint=to_plain(take_fingerprint()))
+
+        self._fork(number, work, FINGERPRINT_S)
 
     def _quit(self, _: int, asked: requests.Quit) -> requests.Done:
         self._end(asked.grace_s)

@@ -324,6 +324,17 @@ class Heard(Request[HeardAnswer]):
     token: str
 
 
+class TakeFingerprintAnswer(Message):
+    """Answers TakeFingerprint."""
+
+    fingerprint: Any
+    """Plain form of a Fingerprint; `read_fingerprint` checks it. An agent starts faster without dataclasses."""
+
+
+class TakeFingerprint(Request[TakeFingerprintAnswer]):
+    """Measure how fast the machine is, for about a second. Nothing else should run there."""
+
+
 class Quit(Request[Done]):
     """End the agent and everything that it started."""
 

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, HostError, HostLost, RunFailed
+from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.manifest import ClockProbe
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.clock import CLOCK, clock_mono_ns, clock_request
@@ -71,6 +72,7 @@ class AgentClient:
         self.lost: HostError | None = None
         self.info: requests.HostInfo | None = None
         """Interfaces, GPUs and packages of the host, once a run has asked for them."""
+        self.fingerprint: Fingerprint | None = None  # of its machine; see fingerprints.py
         self.agent_path = ""  # path of the agent's file on the host, once it is there
         self._python = python
         self._agent = agent

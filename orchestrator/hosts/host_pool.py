@@ -18,6 +18,7 @@ from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient, Heartbeats
 from driple.orchestrator.hosts.agent_file import AgentFile
 from driple.orchestrator.hosts.base import Host
+from driple.orchestrator.hosts.fingerprints import Fingerprints
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class HostPool:
         self._agent = agent
         self._owner = owner
         self._heartbeats = Heartbeats()
+        self._fingerprints = Fingerprints()
         self._lock = threading.Lock()
 
     @property
@@ -97,7 +99,9 @@ class HostPool:
             failures = [failure for failure in pool.map(self._open, wanted) if failure is not None]
         if failures:
             raise failures[0]
-        return {name: client for name in wanted if (client := self._states[name].client) is not None}
+        clients = {name: client for name in wanted if (client := self._states[name].client) is not None}
+        self._fingerprints.take(clients.values())  # after all are open: starting an agent takes processor time
+        return clients
 
     def open_clients(self) -> dict[str, AgentClient]:
         return {

@@ -20,6 +20,7 @@ from nvml_stub import build as build_stub
 from old_pythons import old_python
 
 from driple.agents.bundle import build
+from driple.contracts.fingerprint import MEASURES
 from driple.contracts.formats.trace import STEP_COLUMNS
 
 pytestmark = pytest.mark.integration
@@ -70,6 +71,9 @@ def test_a_whole_dialogue_with_the_one_file_that_hosts_get(python: str, tmp_path
     ended = one.event("ended")
     assert (ended["name"], ended["pid"], ended["exit_code"]) == ("talker", pid, 3)
     assert int(mono) < ended["mono_ns"] < time.monotonic_ns()
+
+    speeds = one.ask("take_fingerprint")["fingerprint"]
+    assert speeds["cores"] == ready["cores"] and min(speeds[name] for name in MEASURES) > 0
 
     steps = [STEP, {**STEP, "loss": None}]
     one.ask("write", path="runs/a/task/steps.jsonl", text="".join(json.dumps(step) + "\n" for step in steps))

@@ -10,7 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from lab_rig import CLOCK_OFFSET_S, Rig, half_done, manifest_of
 
+from driple.contracts.fingerprint import MEASURES
+from driple.contracts.formats.dataset import FINGERPRINT
 from driple.contracts.manifest import SEALED, Manifest
+from driple.pipeline.datasets.build import build_dataset
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 
@@ -44,6 +47,20 @@ def test_the_manifest_tells_all(sealed: tuple[Path, Manifest]) -> None:
     assert manifest.measured_network["loss_pct"] < 1
     for task in manifest.tasks:
         assert task.quality["loop"]["asked_period_ms"] == 20.0
+
+
+def test_the_machine_has_a_fingerprint_and_the_rows_have_it(sealed: tuple[Path, Manifest], tmp_path: Path) -> None:
+    root, manifest = sealed
+    fingerprint, *others = [host.fingerprint for host in manifest.hosts.values()]
+    assert fingerprint is not None and others == [fingerprint, fingerprint]  # one machine, measured once
+    build_dataset([root], output=tmp_path)
+    (path,) = tmp_path.glob("*.parquet")
+    rows = pq.read_table(path, columns=[column.name for column in FINGERPRINT]).to_pylist()
+    assert len(rows) == 3
+    for row in rows:
+        for name in MEASURES:
+            assert row[f"fingerprint_{name}"] == getattr(fingerprint, name) > 0
+        assert row["fingerprint_spread_pct"] == fingerprint.largest_spread_pct
 
 
 def test_every_file_is_there_and_has_its_checksum(sealed: tuple[Path, Manifest]) -> None:

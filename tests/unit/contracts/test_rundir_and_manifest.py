@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.manifest import (
     FAILED,
     SEALED,
@@ -40,6 +41,7 @@ MANIFEST = Manifest(
     clocks={"lab1": ClockFit(ClockProbe(1_000, 5, 30_000), ClockProbe(3_000, 7, 20_000))},
     versions={"tensorflow": "2.21.0"},
 )
+FINGERPRINT = Fingerprint(2, 1.8e9, 2.8e7, 1.9, 1.2e10, 4e-5, 3e9, {"switch_s": 12.5})
 
 
 def test_paths_are_those_of_the_design() -> None:
@@ -94,6 +96,18 @@ def test_a_manifest_tells_whether_the_network_was_as_specified(
     assert is_sealed(path, spec.id, any_network=True)
     assert is_sealed(path, spec.id) is (reason is None)
     assert ("network_not_as_asked" in json.loads(path.read_text())) is (reason is not None)
+
+
+def test_a_fingerprint_is_kept_and_one_that_is_missing_leaves_no_key(tmp_path: Path) -> None:
+    """Earlier releases refuse keys that they do not know."""
+    known = HostRecord("ssh", "h1", "6.1", "b", 2, 10**9, "3.11", fingerprint=FINGERPRINT)
+    manifest = replace(MANIFEST, hosts={"h1": known, "h2": replace(known, fingerprint=None)})
+    path = tmp_path / "run.json"
+    manifest.write(path)
+    assert Manifest.read(path) == manifest
+    hosts = json.loads(path.read_text())["hosts"]
+    assert hosts["h1"]["fingerprint"]["cores"] == 2
+    assert "fingerprint" not in hosts["h2"]
 
 
 def test_a_clock_is_mapped_between_and_beyond_its_probes() -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput, HostError, HostLost, HostRefused, RunFailed
+from driple.contracts.fingerprint import Fingerprint
+from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import FAILED, Manifest
 from driple.contracts.protocol.events import Ready
 from driple.contracts.protocol.message import encode
-from driple.contracts.protocol.requests import Beat, Done, HeardAnswer, ListenAnswer, SendAnswer
+from driple.contracts.protocol.requests import Beat, Done, HeardAnswer, ListenAnswer, SendAnswer, TakeFingerprintAnswer
 from driple.orchestrator.attempt.data_network import Shaper
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.inventory import HostSpec
@@ -34,7 +36,9 @@ ABOUT: dict[str, Any] = {
     **{"pid": 1, "uid": 0, "gid": 0, "disk_free_bytes": 10**9},
 }
 FACTS = Ready(**ABOUT)
+SPEEDS = to_plain(Fingerprint(2, 1.8e9, 2.8e7, 1.9, 1.2e10, 4e-5, 3e9))
 ANSWERS = {
+    "take_fingerprint": TakeFingerprintAnswer(fingerprint=SPEEDS),
     "listen": ListenAnswer(tcp_port=1, udp_port=1, token="t"),
     "send": SendAnswer(bytes=1, seconds=0.1, packets=1),
     "heard": HeardAnswer(tcp_bytes=1, tcp_seconds=0.1, udp_packets=1),
@@ -162,6 +166,32 @@ def test_a_client_opens_through_the_noise_of_a_login_shell(world: World) -> None
     world.pool.close()
     with pytest.raises(HostLost, match="closed"):
         clients["h1"].ask(Beat())
+
+
+def test_a_machine_is_measured_once_for_all_its_hosts(tmp_path: Path) -> None:
+    asked: list[object] = []
+
+    def answer(request: dict[str, object]) -> object:
+        asked.append(request["do"])
+        return {"ok": {"fingerprint": SPEEDS}} if request["do"] == "take_fingerprint" else None
+
+    world = World(tmp_path, answer)
+    for names in (["h1", "h2"], ["h3"], ["h1"]):  # three hosts with one boot id
+        for client in world.pool.clients(names).values():
+            assert client.fingerprint is not None and client.fingerprint.copy_bytes_per_s == 1.2e10
+    assert asked.count("take_fingerprint") == 1
+    world.pool.close()
+
+
+@pytest.mark.parametrize("answer", [{"error": "no loopback"}, {"ok": {"fingerprint": {"cores": 2}}}])
+def test_a_machine_without_a_fingerprint_is_usable(
+    answer: dict[str, object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, lambda asked: answer if asked["do"] == "take_fingerprint" else None)
+    clients = world.pool.clients(["h1", "h2"])
+    assert [client.fingerprint for client in clients.values()] == [None, None]
+    assert caplog.text.count("no fingerprint of its machine") == 1
+    world.pool.close()
 
 
 def test_a_host_that_is_lost_is_set_aside_and_tried_again(world: World) -> None:

@@ -1,0 +1,65 @@
+"""HostModel: what a machine and the framework's runtime cost beside the ops: the parameters of a host file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.device import HOST, DeviceFile
+
+
+@dataclass(frozen=True)
+class HostModel:
+    """Seconds per byte, per tensor and per step; every one is at least 0."""
+
+    rpc_s: float
+    """A server's time for a tensor, in each direction."""
+    server_send_s_per_byte: float
+    """A server's time for a byte that it sends."""
+    server_receive_s_per_byte: float
+    """A server's time for a byte that it receives and adds up."""
+    apply_s_per_byte: float
+    """A server's time for a byte of a variable that it updates."""
+    worker_s_per_byte: float
+    """A worker's time for a byte, in each direction."""
+    session_s: float
+    """From the start of a step to the first request."""
+    barrier_s: float
+    """From the last update of a synchronous step to the start of the next."""
+    noise: float
+    """Standard deviation of the logarithm of the computing time from step to step."""
+    start_phase: float
+    """Asynchronous workers start apart by this share of a step; 0 for all at once, 1 for evenly spread."""
+    cores: float = 0.0
+    """Processors that all tasks of the machine share; 0 if they are not a limit."""
+    cpu_worker_s_per_byte: float = 0.0
+    """Processor time of a worker for a byte, in each direction."""
+    cpu_server_s_per_byte: float = 0.0
+    """Processor time of a server for a byte, in each direction."""
+    cpu_apply_s_per_byte: float = 0.0
+    """Processor time of a server for a byte of a variable, per tensor that the update reads or writes."""
+    cpu_worker_s_per_tensor: float = 0.0
+    cpu_server_s_per_tensor: float = 0.0
+    cpu_session_s: float = 0.0
+    """Processor time of a worker per step outside its ops."""
+    pcie_bytes_per_s: float = 0.0
+    """Rate of a copy between host and GPU memory, in each direction, shared by the GPUs of a machine; 0: no limit."""
+    latency_s: float = 0.0
+    """Delay of a message of an all-reduce."""
+
+
+def host_model(file: DeviceFile) -> HostModel:
+    """The model of a host file. Raises BadInput for a file of another kind, or a missing or unknown parameter."""
+    if file.kind != HOST:
+        raise BadInput(f"kind: expected {HOST}, got {file.kind}")
+    names = [one.name for one in fields(HostModel)]
+    unknown = sorted(set(file.parameters) - set(names))
+    if unknown:
+        raise BadInput(f"parameters.{unknown[0]}: unknown; a host file has {', '.join(names)}")
+    needed = [one.name for one in fields(HostModel) if one.default is not one.default_factory and one.default != 0.0]
+    found = {name: file.value(name) if name in needed else file.get(name, 0.0) for name in names}
+    return HostModel(**found)
+
+
+UPDATE_TENSORS = {"sgd": 1, "momentum": 2, "rmsprop": 3, "adam": 4}
+"""Tensors of a variable's size that an update of each optimiser reads or writes beside the gradient."""

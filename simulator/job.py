@@ -1,0 +1,118 @@
+"""Job: what parameter-server and all-reduce jobs share. Workers compute segments; meters record what each task uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from driple.simulator.cluster import Cluster
+from driple.simulator.fluid import Action, Flow, Fluid
+from driple.simulator.segments import Segment
+
+BUSY = "busy"
+MEMORY = "memory"
+TX = "tx"
+RX = "rx"
+CPU = "cpu"
+"""What a task's meters count: seconds of computing and of memory access, bytes sent and received, processor seconds."""
+
+LEAST_S = 1e-21
+"""Seconds per byte where nothing else limits a flow: a flow needs a speed."""
+
+
+def meter(task: str, what: str) -> str:
+    """The name of a task's meter."""
+    return f"{task} {what}"
+
+
+class Job:
+    """A job of one kind of worker on a cluster. A subclass moves the tensors."""
+
+    def __init__(self, cluster: Cluster, segments: list[Segment], workers: int, steps: int, seed: int) -> None:
+        """Prepares `steps` steps of each worker; equal seeds give equal runs."""
+        self.cluster = cluster
+        self.host = cluster.host
+        self.segments = segments
+        self.workers = workers
+        self.steps = steps
+        self.fluid = Fluid()
+        self.random = np.random.default_rng(seed)
+        self.begun: list[list[float]] = [[] for _ in range(workers)]
+        """By worker: the start of each step, and the end of the last one."""
+        self._ended = 0
+        self._computing = [[self._compute_flow(k, one) for one in segments] for k in range(workers)]
+
+    def run(self) -> None:
+        """Runs the job until the first worker has done all its steps; in a synchronous job all end together."""
+        self._begin_all()
+        self.fluid.run(lambda: self._ended > 0)
+
+    def _begin_all(self) -> None:
+        raise NotImplementedError
+
+    def begin_step(self, worker: int) -> bool:
+        """Notes the start of a step; False if the worker has done all steps."""
+        self.begun[worker].append(self.fluid.now)
+        if len(self.begun[worker]) > self.steps:
+            self._ended += 1
+            return False
+        return True
+
+    def compute(self, worker: int, ready: Callable[[int], bool], after: Callable[[int], None]) -> Action:
+        """Computes the segments of a step one after the other.
+
+        Args:
+            worker: who computes.
+            ready: whether a segment may start.
+            after: called with the number of a segment when it has ended.
+
+        Returns:
+            A function to call when a segment may have become ready.
+        """
+        speed = float(np.exp(self.random.normal(0.0, self.host.noise)))
+        state = {"next": 0, "free": True}
+
+        def go() -> None:
+            number = state["next"]
+            if state["free"] and number < len(self.segments) and ready(number):
+                state["free"] = False
+                units = self.segments[number].wall_s * speed
+                self.fluid.put(self._computing[worker][number], units, lambda: ended(number))
+
+        def ended(number: int) -> None:
+            state["next"], state["free"] = number + 1, True
+            after(number)
+            go()
+
+        return go
+
+    def transfer_flow(
+        self, source: str, target: str, own: Mapping[str, float], cpu_s: Mapping[str, float], limit_s: float = 0.0
+    ) -> Flow:
+        """A flow of bytes between two tasks.
+
+        Args:
+            source: the task that sends.
+            target: the task that receives.
+            own: seconds per byte of resources of the tasks themselves.
+            cpu_s: processor seconds per byte of each task.
+            limit_s: seconds that a byte takes at least.
+        """
+        used = {**own, **self.cluster.path(source, target), **self.cluster.processors(cpu_s)}
+        meters = {meter(source, TX): 1.0, meter(target, RX): 1.0, pair_meter(source, target): 1.0}
+        meters |= {meter(task, CPU): seconds for task, seconds in cpu_s.items()}
+        return self.fluid.flow(used, meters, limit_s)
+
+    def _compute_flow(self, worker: int, segment: Segment) -> Flow:
+        task = f"worker:{worker}"
+        if not self.cluster.gpu:
+            return self.fluid.flow(self.cluster.processors({task: 1.0}), {meter(task, CPU): 1.0}, limit_s=1.0)
+        wall = max(segment.wall_s, 1e-12)
+        shares = {meter(task, BUSY): segment.busy_s / wall, meter(task, MEMORY): segment.memory_s / wall}
+        return self.fluid.flow({}, shares, limit_s=1.0)
+
+
+def pair_meter(source: str, target: str) -> str:
+    """The meter of the bytes from one task to another."""
+    return f"{source}>{target}"

@@ -1,0 +1,85 @@
+"""Finds the device, host and fabric files of a setting: in the folder of the user, then among those of driple."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.device import CPU, FABRIC, GPU, SUFFIX, DeviceFile, read_device
+from driple.contracts.setting import Setting
+from driple.simulator.host_model import HostModel, host_model
+
+OWN = "DRIPLE_DEVICES"
+"""Environment variable: a folder of your own device files; `./devices` if it is not set."""
+HOST_OF_KIND = {GPU: "gpu-server", CPU: "lab-host"}
+LINK = "link_bytes_per_s"
+GOODPUT = 0.94
+"""Share of an Ethernet link's rate that is TCP payload: 1448 of 1538 bytes on the wire."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Everything that a simulation takes from files."""
+
+    device: DeviceFile
+    host: HostModel
+    link_bytes_per_s: float | None
+    hashes: dict[str, str]
+    """SHA-256 of each file, by its kind and name."""
+
+
+def parameters(setting: Setting) -> Parameters:
+    """The files of a setting. Raises BadInput if there is no device file, or one is not complete."""
+    device_path = find("devices", setting.device)
+    if device_path is None:
+        raise BadInput(
+            f"{setting}: no device file of {setting.device} (there are {', '.join(known_devices())}); to make one, run"
+            f" driple-calibrate --name {setting.device} --output devices/{setting.device}.json on such a machine"
+        )
+    device = read_device(device_path)
+    if device.kind not in (GPU, CPU):
+        raise BadInput(f"{device_path}: kind: expected gpu or cpu, got {device.kind}")
+    host_path = find("hosts", f"{setting.device}-host") or find("hosts", HOST_OF_KIND[device.kind])
+    assert host_path is not None
+    host_file = read_device(host_path)
+    try:
+        host = host_model(host_file)
+    except BadInput as error:
+        raise BadInput(f"{host_path}: {error}") from None
+    hashes = {f"device {device.name}": device.sha256, f"host {host_file.name}": host_file.sha256}
+    link = None
+    if setting.link_mbit is not None:
+        fabric_path = find("fabrics", setting.network)
+        if fabric_path is None:
+            link = setting.link_mbit * 1e6 / 8 * GOODPUT
+        else:
+            fabric = read_device(fabric_path)
+            if fabric.kind != FABRIC:
+                raise BadInput(f"{fabric_path}: kind: expected {FABRIC}, got {fabric.kind}")
+            link = fabric.value(LINK)
+            hashes[f"fabric {fabric.name}"] = fabric.sha256
+    return Parameters(device, host, link, hashes)
+
+
+def find(folder: str, name: str) -> Path | None:
+    """The file of that name; None if there is none."""
+    own = Path(os.environ.get(OWN) or "devices")
+    for path in (own / f"{name}{SUFFIX}", _shipped(folder) / f"{name}{SUFFIX}"):
+        if path.is_file():
+            return path
+    return None
+
+
+def known_devices() -> tuple[str, ...]:
+    """Names of devices with a file."""
+    own = Path(os.environ.get(OWN) or "devices")
+    folders = [folder for folder in (own, _shipped("devices")) if folder.is_dir()]
+    return tuple(sorted({path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")}))
+
+
+@lru_cache(maxsize=4)
+def _shipped(folder: str) -> Path:
+    return Path(__file__).resolve().parent / folder

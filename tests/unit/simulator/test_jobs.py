@@ -1,0 +1,151 @@
+"""Parameter-server and all-reduce jobs, against cases that can be computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from driple.simulator.cluster import Cluster
+from driple.simulator.collectives import AllReduceJob, ring, star, tree
+from driple.simulator.host_model import HostModel
+from driple.simulator.job import BUSY, CPU, RX, TX, Job, meter
+from driple.simulator.parameter_server import ParameterServerJob
+from driple.simulator.segments import Moved, Segment
+from driple.simulator.timeline import timeline
+
+NOTHING = HostModel(
+    rpc_s=0.0,
+    server_send_s_per_byte=0.0,
+    server_receive_s_per_byte=0.0,
+    apply_s_per_byte=0.0,
+    worker_s_per_byte=0.0,
+    session_s=0.0,
+    barrier_s=0.0,
+    noise=0.0,
+    start_phase=0.0,
+)
+MB = 1e6
+APART = {"ps:0": 0, "worker:0": 1, "worker:1": 2}
+
+
+def segments(compute_s: float = 1.0, mb: float = 100.0) -> list[Segment]:
+    """One segment that needs all variables before and gives all gradients after."""
+    return [Segment(compute_s, compute_s, compute_s / 2, {0: Moved(mb * MB, 1)}, {0: Moved(mb * MB, 1)})]
+
+
+def ps_job(host: HostModel, workers: int, *, sync: bool, link: float | None = 100 * MB, **more: float) -> Job:
+    job = ParameterServerJob(
+        Cluster(APART, host, link), segments(**more), 1, workers, sync=sync, optimiser="sgd", steps=3, seed=1
+    )
+    job.run()
+    return job
+
+
+def steps(job: Job) -> list[list[float]]:
+    return [np.diff(np.array(times)).tolist() for times in job.begun]
+
+
+def total(job: Job, task: str, what: str) -> float:
+    return float(timeline(job.fluid.pieces[meter(task, what)]).total[-1])
+
+
+def test_one_worker_pulls_computes_and_pushes() -> None:
+    # 100 MB at 100 MB/s: 1 s in, 1 s computing, 1 s out.
+    job = ps_job(NOTHING, 1, sync=False)
+    assert steps(job) == [pytest.approx([3.0] * 3)]
+    assert total(job, "worker:0", RX) == pytest.approx(300 * MB)
+    assert total(job, "worker:0", TX) == pytest.approx(300 * MB)
+    assert total(job, "ps:0", TX) == pytest.approx(300 * MB)
+    assert total(job, "worker:0", BUSY) == pytest.approx(3.0)
+
+
+def test_two_workers_in_step_share_the_link_of_the_server() -> None:
+    # 2 s in, 1 s computing, 2 s out, for both.
+    assert steps(ps_job(NOTHING, 2, sync=True)) == [pytest.approx([5.0] * 3)] * 2
+
+
+def test_a_synchronous_step_ends_with_update_and_barrier() -> None:
+    host = replace(NOTHING, session_s=0.1, barrier_s=0.2, apply_s_per_byte=0.3 / (100 * MB))
+    assert steps(ps_job(host, 1, sync=True)) == [pytest.approx([3.6] * 3)]
+
+
+def test_an_asynchronous_push_includes_the_update() -> None:
+    # The server needs 2 s for 100 MB, which is slower than the link.
+    host = replace(NOTHING, apply_s_per_byte=2.0 / (100 * MB))
+    assert steps(ps_job(host, 1, sync=False)) == [pytest.approx([4.0] * 3)]
+
+
+def test_the_server_takes_time_for_each_tensor() -> None:
+    host = replace(NOTHING, rpc_s=3.0)  # in each direction, instead of 1 s of the link
+    assert steps(ps_job(host, 1, sync=False)) == [pytest.approx([7.0] * 3)]
+
+
+def test_pcie_is_shared_by_the_gpus_of_a_machine() -> None:
+    host = replace(NOTHING, pcie_bytes_per_s=50 * MB)
+    together = {"ps:0": 0, "worker:0": 0, "worker:1": 0}
+    job = ParameterServerJob(
+        Cluster(together, host, None), segments(), 1, 2, sync=True, optimiser="sgd", steps=2, seed=1
+    )
+    job.run()
+    assert steps(job) == [pytest.approx([9.0] * 2)] * 2  # 4 s down, 1 s computing, 4 s up
+
+
+def test_computing_on_shared_processors() -> None:
+    host = replace(NOTHING, cores=1.0, cpu_worker_s_per_byte=0.5 / (100 * MB))
+    job = ParameterServerJob(
+        Cluster(APART, host, None, one_processor=True, gpu=False), segments(), 1, 2, sync=True, optimiser="sgd",
+        steps=2, seed=1,
+    )  # fmt: skip
+    job.run()
+    # Both need 0.5 + 1 + 0.5 s of one processor.
+    assert steps(job) == [pytest.approx([4.0] * 2)] * 2
+    assert total(job, "worker:1", CPU) == pytest.approx(4.0)
+
+
+def test_computing_overlaps_with_transfers_by_segments() -> None:
+    two = [
+        Segment(1.0, 1.0, 0.0, {0: Moved(50 * MB, 1)}, {}),
+        Segment(1.0, 1.0, 0.0, {}, {0: Moved(100 * MB, 1)}),
+    ]
+    job = ParameterServerJob(Cluster(APART, NOTHING, 100 * MB), two, 1, 1, sync=False, optimiser="sgd", steps=2, seed=1)
+    job.run()
+    assert steps(job) == [pytest.approx([3.5] * 2)]  # 0.5 in, 2 computing, 1 out
+
+
+def test_equal_seeds_give_equal_jobs_and_noise_differs_by_step() -> None:
+    host = replace(NOTHING, noise=0.1)
+    first, again = (steps(ps_job(host, 2, sync=False)) for _ in range(2))
+    assert first == again
+    assert len(set(first[0])) == len(first[0]) > 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "step_s"),
+    [("ring", 1.0 + 4 / 3), ("star", 1.0 + 2.0 + 2.0), ("tree", 1.0 + 2.0 + 2.0)],
+)
+def test_an_all_reduce_of_three(topology: str, step_s: float) -> None:
+    # 100 MB at 100 MB/s. Ring: 2 * 2/3 of it. Star, and a tree of a root with two leaves: two at a time in, then out.
+    parts = [Segment(1.0, 1.0, 0.0, reduced=Moved(100 * MB, 1))]
+    machines = {f"worker:{k}": k for k in range(3)}
+    job = AllReduceJob(Cluster(machines, NOTHING, 100 * MB), parts, 3, topology=topology, steps=2, seed=1)
+    job.run()
+    assert steps(job) == [pytest.approx([step_s] * 2)] * 3
+
+
+def test_latency_counts_once_for_each_round() -> None:
+    parts = [Segment(1.0, 1.0, 0.0, reduced=Moved(100 * MB, 1))]
+    machines = {f"worker:{k}": k for k in range(3)}
+    host = replace(NOTHING, latency_s=0.25)
+    job = AllReduceJob(Cluster(machines, host, 100 * MB), parts, 3, topology="ring", steps=1, seed=1)
+    job.run()
+    assert steps(job)[0] == pytest.approx([1.0 + 4 / 3 + 4 * 0.25])
+
+
+def test_topologies_move_what_the_formulas_say() -> None:
+    for workers in (2, 3, 5, 8):
+        assert sum(share for phase in ring(workers) for _, _, share in phase) == pytest.approx(2 * (workers - 1))
+        for topology in (tree, star):
+            assert sum(share for phase in topology(workers) for _, _, share in phase) == 2 * (workers - 1)
+    assert ring(1) == tree(1) == star(1) == []

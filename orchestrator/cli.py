@@ -55,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.orchestrator.sweep.run_experiment import plan_sweep
 
     planned = plan_sweep(
-        arguments.experiment, output=arguments.output, done_in=arguments.done, accept_loopback=arguments.accept_loopback
+        arguments.experiment,
+        output=arguments.output,
+        done_in=arguments.done,
+        accept_loopback=arguments.accept_loopback,
+        simulate=arguments.simulate,
     )
     parts = (planned.experiment, planned.runs, planned.done)
     # No indent: it costs seconds at 10 000 runs.
@@ -91,6 +95,9 @@ def _parser() -> CommandParser:
         "--accept-loopback",
         action="store_true",
         help="also skip runs that were done over loopback because the lab could not be created",
+    )
+    parser.add_argument(
+        "--simulate", action="store_true", help="simulate the runs instead of using hosts; needs no GPU and no cluster"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     how = parser.add_argument_group("execution")
@@ -146,6 +153,7 @@ def _run(arguments: argparse.Namespace, notify: Notify, patience_s: float) -> in
                 cold=arguments.cold,
                 host_patience_s=patience_s,
                 accept_new_host_keys=arguments.accept_new_host_keys,
+                simulate=arguments.simulate,
                 watcher=console,
                 stop=stop,
             )

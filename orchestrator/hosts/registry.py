@@ -23,6 +23,7 @@ BACKENDS: dict[str, str] = {
     "ssh": "driple.orchestrator.hosts.ssh_backend:SshBackend",
     "lab": "driple.orchestrator.hosts.lab_backend:LabBackend",
     "local": "driple.orchestrator.hosts.local_backend:LocalBackend",
+    "simulated": "driple.orchestrator.hosts.simulated_backend:SimulatedBackend",
 }
 """Module and class by name; imported when used, because a backend may need a library of its own."""
 

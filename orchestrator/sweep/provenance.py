@@ -19,13 +19,11 @@ class Provenance:
     git_commit: str | None
 
 
-def provenance(agent_sha256: str) -> Provenance:
-    """The software of this controller."""
-    versions = {
-        "controller/python": platform.python_version(),
-        "agent": agent_sha256[:16],
-        "controller/kernel": platform.release(),
-    }
+def provenance(agent_sha256: str | None = None) -> Provenance:
+    """The software of this controller, and of the agent if one runs."""
+    versions = {"controller/python": platform.python_version(), "controller/kernel": platform.release()}
+    if agent_sha256 is not None:
+        versions["agent"] = agent_sha256[:16]
     for package in ("driple", "paramiko"):
         versions[f"controller/{package}"] = metadata.version(package)
     return Provenance(versions, _git_commit(Path(__file__).resolve().parents[2]))

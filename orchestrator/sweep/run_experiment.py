@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.manifest import SIMULATED
 from driple.contracts.run_dir import RunPaths
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.config.experiment import Experiment, load_experiment
@@ -30,10 +31,12 @@ from driple.orchestrator.planning.resume import measured_runs, sealed_runs
 from driple.orchestrator.sweep.console import Console
 from driple.orchestrator.sweep.provenance import provenance
 from driple.orchestrator.sweep.scheduler import HOST_PATIENCE_S, RunResult, Sweep, SweepOptions, Watcher, only_sweep
+from driple.orchestrator.sweep.simulated_sweep import SimulatedSweep
 
 # Otherwise logging prints warnings on stderr in a program that sets up no logging.
 logging.getLogger("driple").addHandler(logging.NullHandler())
 
+SIMULATED_FOLDER = "-simulated"  # suffix of the folder of simulated runs of an experiment on real hosts
 WITHOUT_LAB = "-without-lab"  # suffix of the folder of runs that used loopback because the lab could not be created
 
 
@@ -85,10 +88,13 @@ def plan_sweep(
     resume: bool = True,
     done_in: Sequence[str | os.PathLike[str]] = (),
     accept_loopback: bool = False,
+    simulate: bool = False,
 ) -> SweepPlan:
     """Plans an experiment without starting anything. Arguments as of `run`."""
     source = experiment if isinstance(experiment, Mapping) else find_experiment(experiment)
     loaded = load_experiment(source)
+    if simulate and loaded.inventory.kind != SIMULATED:
+        loaded = replace(loaded, name=loaded.name + SIMULATED_FOLDER)
     runs = plan(loaded)
     names = [run.id for run in runs]
     done = sealed_runs(Path(output), loaded.name, names) if resume else frozenset()
@@ -111,6 +117,7 @@ def run(
     cold: bool = False,
     host_patience_s: float = HOST_PATIENCE_S,
     accept_new_host_keys: bool = False,
+    simulate: bool = False,
     progress: Callable[[str], None] | None = None,
     watcher: Watcher | None = None,
     stop: threading.Event | None = None,
@@ -129,6 +136,7 @@ def run(
         cold: start a new Python for every task, instead of forking tasks from a process with TensorFlow loaded.
         host_patience_s: how long runs wait for hosts that do not answer.
         accept_new_host_keys: add the key of an unknown host to known_hosts.
+        simulate: simulate the runs instead of using the hosts; the folder of runs gets the suffix `-simulated`.
         progress: called with each line of progress.
         watcher: receives structured progress instead of `progress`.
         stop: when set, the current runs are stopped cleanly and no other is started.
@@ -136,7 +144,14 @@ def run(
     Raises:
         BadInput: the experiment or an argument is wrong; nothing was started.
     """
-    planned = plan_sweep(experiment, output=output, resume=resume, done_in=done_in, accept_loopback=accept_loopback)
+    planned = plan_sweep(
+        experiment,
+        output=output,
+        resume=resume,
+        done_in=done_in,
+        accept_loopback=accept_loopback,
+        simulate=simulate,
+    )
     loaded, folder = planned.experiment, Path(output)
     hosts = backend(loaded.inventory.kind)
     links = {(setting.network, network) for setting in loaded.settings for network in loaded.networks}
@@ -158,6 +173,9 @@ def run(
         to_do = [run for run in planned.runs if run.id not in planned.done]
         if not to_do:
             watcher.begin(len(planned.runs), len(planned.runs))
+        elif simulate or loaded.inventory.kind == SIMULATED:
+            watcher.begin(len(planned.runs), len(planned.runs) - len(to_do))
+            results = SimulatedSweep(loaded, to_do, options, watcher, provenance()).go()
         else:
             with hosts.cluster(loaded, accept_new_host_keys=accept_new_host_keys) as cluster, ExitStack() as locks:
                 if cluster.fallback_reason is not None:  # its own folder: a later sweep on a lab must not use it

@@ -304,6 +304,7 @@ class Sweep:
             python=facts.python,
             wall_clock_ahead_s=client.wall_clock_ahead_s,
             gpus=tuple(gpu.name or "" for gpu in (client.info and client.info.gpus) or ()),
+            fingerprint=client.fingerprint,
         )
 
 

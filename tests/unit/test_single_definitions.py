@@ -11,7 +11,7 @@ from driple.contracts.formats import task_files
 from driple.contracts.protocol import events, forkserver_messages, requests
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("agents", "orchestrator", "workloads", "pipeline", "inspector")
+PACKAGES = ("agents", "orchestrator", "workloads", "pipeline", "inspector", "simulator")
 
 SCHEMA_NAMES = ("SCHEMA", "SCHEMA_VERSION")
 FORMAT_NAMES = {"driple.schema", "driple.schema_version", "inspector.json"}

@@ -1,0 +1,8 @@
+"""Burst metrics for other packages: from a series to its burst and idle durations (docs/guides/metrics.md)."""
+
+from __future__ import annotations
+
+from driple.pipeline.bursts.burst_metrics import Bib, measure
+from driple.pipeline.traces.series import Series
+
+__all__ = ["Bib", "Series", "measure"]

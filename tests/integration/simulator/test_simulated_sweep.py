@@ -1,0 +1,142 @@
+"""Simulated sweeps with real simulator processes: from an experiment to rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import driple
+from driple.contracts.errors import BadInput
+from driple.contracts.manifest import Manifest
+from driple.contracts.run_spec import RunSpec
+from driple.pipeline.traces.load_run import load_run
+from driple.simulator.simulation import simulate_workload
+
+pytestmark = pytest.mark.integration
+
+
+def experiment(**more: Any) -> dict[str, Any]:
+    content = {"name": "sim", "setting": "v100-p1w2-pcie", "hosts": "simulated", "steps": 20, "sampling_hz": 1000}
+    return {**content, "workloads": [{"model": ["resnet20", "lenet"], "batch_size": 32}], **more}
+
+
+def test_a_simulated_sweep_leaves_ordinary_runs_and_rows(tmp_path: Path) -> None:
+    result = driple.run(experiment(), output=tmp_path / "traces")
+    assert [each.status for each in result.runs] == ["sealed"] * 2
+    built = driple.build_dataset(tmp_path / "traces", output=tmp_path / "datasets")
+    rows = pq.read_table(tmp_path / "datasets" / "v100-p1w2-pcie.parquet").to_pylist()
+    assert {row["provenance"] for row in rows} == {"simulated"}
+    assert len(rows) == 2 * 3
+    assert built is not None
+    for each in result.runs:
+        manifest = Manifest.read(Path(str(each.directory)) / "run.json")
+        assert {host.kind for host in manifest.hosts.values()} == {"simulated"}
+        assert {"simulator", "simulator/device v100", "simulator/host gpu-server"} <= set(manifest.versions)
+        assert load_run(Path(str(each.directory))).tasks["worker:0"].steps is not None
+
+
+def test_the_pipeline_finds_the_metrics_that_the_simulator_computes(tmp_path: Path) -> None:
+    """Through files or not: the same series, the same rules."""
+    (result,) = driple.run(experiment(workloads=[{"model": "resnet50", "batch_size": 32}]), output=tmp_path).runs
+    driple.build_dataset(tmp_path, output=tmp_path / "datasets")
+    rows = pq.read_table(tmp_path / "datasets" / "v100-p1w2-pcie.parquet").to_pylist()
+    (row,) = (row for row in rows if row["task"] == "worker:0")
+    spec: RunSpec = result.run.spec
+    found = simulate_workload(spec.workload, spec.setting, together=spec.together, seed=spec.seed).metrics("worker:0")
+    for name in ("step_s", "gpu_burst_s", "gpu_burst_pct", "gpu_mem_burst_pct", "net_tx_burst_s", "net_rx_idle_s"):
+        assert row[name] == pytest.approx(found[name], rel=0.03), name
+
+
+def test_a_sweep_is_resumed_and_repeats_itself(tmp_path: Path) -> None:
+    small = experiment(workloads=[{"model": "lenet", "batch_size": 32}])
+    (first,) = driple.run(small, output=tmp_path / "one").runs
+    assert [each.status for each in driple.run(small, output=tmp_path / "one").runs] == ["skipped"]
+    (second,) = driple.run(small, output=tmp_path / "two").runs
+    for name in ("trace/worker-0.parquet", "steps/worker-1.parquet", "graph/worker.parquet"):
+        assert Path(str(first.directory), name).read_bytes() == Path(str(second.directory), name).read_bytes()
+
+
+def test_real_hosts_can_be_simulated_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    lab = experiment(hosts="lab", setting="v100-p2w2-1g")
+    with pytest.raises(BadInput, match="the lab has no v100"):
+        driple.run(lab, output=tmp_path, simulate=True)
+    result = driple.run("v100-p5w5-1g", output=tmp_path, simulate=True, stop=_after_first(tmp_path))
+    assert result.experiment == "v100-p5w5-1g-simulated"
+    assert result.sealed and not result.failed
+    assert not list(tmp_path.glob("*/.*.partial"))
+
+
+def _after_first(folder: Path) -> Any:
+    """An event that is set when the first run is sealed."""
+
+    class Event:
+        def is_set(self) -> bool:
+            return any(folder.glob("*/*/run.json"))
+
+    return Event()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"setting": "h100-p1w2-pcie"}, "driple-calibrate --name h100"),
+        ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "no packet loss"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        driple.run(experiment(**change), output=tmp_path)
+    assert not list(tmp_path.glob("*/.*.partial"))
+
+
+def test_a_killed_controller_leaves_no_process_and_no_half_run(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "driple.orchestrator.cli",
+        "v100-p5w10-1g",
+        "--simulate",
+        "--output",
+        str(tmp_path),
+    ]
+    controller = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _until(lambda: any(tmp_path.glob("*/*/run.json")))
+    children = _children(controller.pid)
+    assert children
+    controller.send_signal(signal.SIGKILL)
+    controller.wait()
+    _until(lambda: not any(Path("/proc", str(pid)).exists() for pid in children))  # their stdin is closed
+    for folder in tmp_path.glob("*/*/run.json"):
+        assert json.loads(folder.read_text())["status"] == "sealed"
+    stopped = driple.run("v100-p5w10-1g", output=tmp_path, simulate=True, stop=_after_first(tmp_path))
+    assert stopped.skipped and not stopped.failed
+    assert not list(tmp_path.glob("*/.*.partial"))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()] or [
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _parent(entry) == pid
+    ]
+
+
+def _parent(entry: Path) -> int:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return -1
+
+
+def _until(condition: Any) -> None:
+    limit = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < limit and os.getpid()
+        time.sleep(0.05)

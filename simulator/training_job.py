@@ -18,7 +18,7 @@ CPU = "cpu"
 """What a task's meters count: seconds of computing and of memory access, bytes sent and received, processor seconds."""
 
 LEAST_STEPS = 3
-"""Of every worker: without the first, two remain to average. An asynchronous worker beside its server may do many more."""
+"""Of every worker. An asynchronous worker beside its server may do many more."""
 LEAST_S = 1e-21
 """Seconds per byte where nothing else limits a flow: a flow needs a speed."""
 

@@ -50,6 +50,12 @@ SPLITS: Tuple[str, ...] = (ARCHITECTURE, RANDOM)
 
 NETWORK_COLUMNS: Dict[str, Any] = {f"network_{field.name}": field.default for field in fields(NetworkCondition)}
 """Columns of the network condition that was asked for, with their values without a condition."""
+NETWORK_CHOICES: Dict[str, Tuple[str, ...]] = {
+    f"network_{field.name}": field.metadata["choices"]
+    for field in fields(NetworkCondition)
+    if field.metadata["choices"]
+}
+"""Those of them that have names instead of numbers."""
 
 
 def fill_network(row: Dict[str, Any]) -> None:
@@ -109,7 +115,7 @@ IDENTITY = _columns(
     "sharding | text | how variables go to parameter servers",
     f"framework | text | {' or '.join(f'`{name}`' for name in FRAMEWORKS)}",
     "code_sha256 | text | of a user's own model file",
-    *(f"network_{one.name} | real | {one.metadata['column']}" for one in fields(NetworkCondition)),
+    *(f"network_{one.name} | {one.metadata['kind']} | {one.metadata['column']}" for one in fields(NetworkCondition)),
     "placement | text | JSON: which tasks shared a machine",
     "steps | int | measured steps asked for; null where a duration was",
     "duration_s | real | measured time asked for; null where steps were",

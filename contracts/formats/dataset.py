@@ -70,6 +70,10 @@ def fill_network(row: Dict[str, Any]) -> None:
 BACKGROUND_LOAD_FLAG = "foreign_load"
 """Other programs used the processors of the machine during the run."""
 LOOPBACK_FLAG = "loopback_network"
+MISMATCH_FLAG = "link_mismatch"
+"""The measured links of the run were not those of the setting, or not as asked for."""
+OTHER_NETWORK_FLAGS = (LOOPBACK_FLAG, MISMATCH_FLAG)
+"""Of rows whose tasks did not have the network of the setting; they are left out unless asked for."""
 """The tasks ran on one machine without the network of the setting."""
 UNITS_FLAG = "units_as_published"
 SYMMETRISED_FLAG = "adjacency_symmetrised"

@@ -31,8 +31,8 @@ PROBE_PACKETS = 200
 LOSS_PACKETS = 2000  # if loss was requested: enough for an error of a quarter at 1 %
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
-ENOUGH, TOO_MUCH = 0.8, 1.25  # the measured rate of a link that is as asked for, as a share of what was asked for
-MOST_PROBES = 4  # the machine may be busy during one of them
+ENOUGH, TOO_MUCH = 0.5, 1.25  # the measured rate of a link that is as asked for, as a share of what was asked for
+MOST_PROBES = 4  # other work on the hosts slows a probe
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
 """Default queueing disciplines of a kernel, which it restores by itself."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -83,6 +84,7 @@ def _calibrate_arguments(part: argparse.ArgumentParser) -> None:
     part.add_argument("--device", type=_device, default=CPU_DEVICE, help="cpu or gpu:0 (default: %(default)s)")
     part.add_argument("--threads", type=int, default=0, help="intra-op threads (default: those of TensorFlow)")
     part.add_argument("--quick", action="store_true", help="the short form")
+    part.add_argument("--watch-stdin", action="store_true", help="end when stdin closes")
     part.add_argument("--out", type=Path, required=True, help="JSON file to write")
     part.set_defaults(run=_calibrate)
 
@@ -152,19 +154,16 @@ def _new_name(model: str, taken: Container[str]) -> str:
 
 def _calibrate(arguments: argparse.Namespace) -> int:
     require("tensorflow")
-    import json
-
-    from driple.contracts.json_values import to_plain
-    from driple.contracts.run_dir import replacing
+    from driple.contracts.formats.calibration import write_calibration
     from driple.workloads.microbench.calibration import calibrate
+    from driple.workloads.runtime.watchdog import when_stdin_closes
 
     def say(done: int, parts: int, name: str) -> None:
         print(f"{done}/{parts} {name}", flush=True)
 
-    found = calibrate(arguments.device, arguments.threads, arguments.quick, say)
-    with replacing(arguments.out) as stream:
-        json.dump(to_plain(found), stream, indent=1)
-        stream.write("\n")
+    if arguments.watch_stdin:
+        when_stdin_closes(lambda: os._exit(1))
+    write_calibration(calibrate(arguments.device, arguments.threads, arguments.quick, say), arguments.out)
     return 0
 
 

@@ -7,13 +7,15 @@ It holds times only. The simulator fits the parameters of a device file to them 
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.json_values import from_plain, read_json_file
+from driple.contracts.json_values import from_plain, read_json_file, to_plain
+from driple.contracts.run_dir import replacing
 
 SCHEMA = "calibration"
 SCHEMA_VERSION = 1
@@ -106,6 +108,13 @@ def read_calibration(path: Path) -> CalibrationResult:
     return read_json_file(path, parse_calibration)
 
 
+def write_calibration(result: CalibrationResult, path: Path) -> None:
+    """Writes a file in one step."""
+    with replacing(path) as stream:
+        json.dump(to_plain(result), stream, indent=1)
+        stream.write("\n")
+
+
 def parse_calibration(value: Any) -> CalibrationResult:
     """Checks the content of a file. Raises BadInput."""
     version = value.get("schema_version") if isinstance(value, Mapping) else None
@@ -120,5 +129,6 @@ def parse_calibration(value: Any) -> CalibrationResult:
                 raise BadInput(f"{name}[{number}].wall_s: expected more than 0 s, at most {LONGEST_S:g} s")
     for number, transfer in enumerate(found.transfers):
         if transfer.what not in TRANSFERS:
-            raise BadInput(f"transfers[{number}].what: expected one of {', '.join(TRANSFERS)}, got {shown(transfer.what)}")
+            known = ", ".join(TRANSFERS)
+            raise BadInput(f"transfers[{number}].what: expected one of {known}, got {shown(transfer.what)}")
     return found

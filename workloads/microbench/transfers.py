@@ -7,6 +7,7 @@ step costs by itself.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import socket
 import statistics
 import time
@@ -62,13 +63,16 @@ def time_transfers(threads: int, quick: bool) -> tuple[TransferTime, ...]:
 
 
 def _serve(cluster: dict[str, list[str]], threads: int, pipe: Any) -> None:
-    """The server process: answers every message with its processor time, until it is killed."""
+    """The server process: answers every message with its processor time, until its pipe closes."""
     import tensorflow.compat.v1 as v1
 
     server = v1.train.Server(v1.train.ClusterSpec(cluster), "ps", 0, config=_config(threads))
     pipe.send(server.target)
     while True:
-        pipe.recv()
+        try:
+            pipe.recv()
+        except EOFError:  # the measuring process is gone
+            os._exit(1)
         pipe.send(time.process_time())
 
 

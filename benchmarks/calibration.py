@@ -20,13 +20,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from pages import machine, parser_of, publish
 
 import driple
 from driple.contracts.manifest import Manifest
+from driple.contracts.metrics import GPU
 from driple.contracts.run_dir import RunPaths
 from driple.pipeline.graph.public import read_step
+from driple.simulator.job import CPU
 from driple.simulator.op_costs import op_costs
 from driple.simulator.parameter_files import OWN
 from driple.simulator.simulation import simulate_workload
@@ -54,6 +57,9 @@ class Comparison:
     simulated_s: float
     ops_s: float
     """Of the simulated step, what its ops take alone."""
+    measured_cpu_s: float
+    """Processor seconds of the worker per step, which other work on the machine hardly changes."""
+    simulated_cpu_s: float
 
     @property
     def ratio(self) -> float:
@@ -91,12 +97,25 @@ def _compared(label: str, runs: list[Path]) -> Comparison:
     step = read_step(graph, loop_length=spec.workload.sequence_length or 1)
     found = simulate_workload(spec.workload, spec.setting, step=step, together=spec.together, seed=spec.seed)
     ops_s = float(op_costs(step, found.parameters.device).wall_s.sum())
-    return Comparison(label, statistics.median(times), found.job.step_s, ops_s)
+    begun = found.job.begun[0]
+    line = found.job.of_task("worker:0", CPU)
+    used = float(np.diff(line.until(begun[[1, -1]]))[0]) / (len(begun) - 2)
+    measured_cpu_s = statistics.median(_processor_s(run) for run in runs)
+    return Comparison(label, statistics.median(times), found.job.step_s, ops_s, measured_cpu_s, used)
 
 
 def _step_times(run: Path) -> list[float]:
     table = pq.read_table(run / "steps" / "worker-0.parquet").to_pylist()[WARMUP:]
     return [(row["end_mono_ns"] - row["start_mono_ns"]) / 1e9 for row in table]
+
+
+def _processor_s(run: Path) -> float:
+    """Per step, between the first and the last measured one."""
+    steps = pq.read_table(run / "steps" / "worker-0.parquet").to_pylist()[WARMUP:]
+    trace = pq.read_table(run / "trace" / "worker-0.parquet", columns=["t_mono_ns", GPU.cpu_column]).to_pylist()
+    first, last = steps[0]["start_mono_ns"], steps[-1]["end_mono_ns"]
+    inside = [row[GPU.cpu_column] for row in trace if first <= row["t_mono_ns"] <= last and row[GPU.cpu_column] is not None]
+    return float(inside[-1] - inside[0]) / 1e9 / len(steps)
 
 
 def page(rows: list[Comparison], about: Mapping[str, Any]) -> str:
@@ -117,10 +136,12 @@ def page(rows: list[Comparison], about: Mapping[str, Any]) -> str:
         f"Goal: an error of at most {GOAL_PCT:g} % for each model. {within} of {len(rows)} are within.{reached} Mean"
         f" {statistics.fmean(errors):.1f} %, median {statistics.median(errors):.1f} %.",
         "",
-        "| workload | measured s | simulated s | of it, ops s | simulated / measured |",
-        "|---|---|---|---|---|",
+        "| workload | measured s | simulated s | of it, ops s | simulated / measured | worker's processor s, measured |"
+        " simulated | simulated / measured |",
+        "|---|---|---|---|---|---|---|---|",
         *(
             f"| {row.label} | {row.measured_s:.3f} | {row.simulated_s:.3f} | {row.ops_s:.3f} | {row.ratio:.2f} |"
+            f" {row.measured_cpu_s:.3f} | {row.simulated_cpu_s:.3f} | {row.simulated_cpu_s / row.measured_cpu_s:.2f} |"
             for row in rows
         ),
         "",
@@ -153,7 +174,7 @@ def main() -> None:
         "device": " ".join(content["notes"]),
     }
     result = {"about": about, "rows": [vars(row) for row in rows]}
-    publish(arguments, result, page(rows, about))
+    publish(result, page(rows, about), arguments)
 
 
 if __name__ == "__main__":

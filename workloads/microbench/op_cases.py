@@ -22,8 +22,8 @@ class OpCase:
     """Shapes of float variables."""
     build: Build
     """From TensorFlow's `raw_ops` and the inputs to the op's outputs."""
-    chained: bool = False
-    """Whether each execution takes the output of the one before, as in a graph, where buffers are reused."""
+    rotated: bool = True
+    """Whether executions have different inputs in turn."""
     longest_chain: int = 32
     quick: bool = False
 
@@ -41,6 +41,8 @@ _LAYERS = (
     (56, 32, 32, 3, 3, 1, False),
     (32, 64, 64, 3, 3, 1, True),
     (16, 128, 128, 3, 3, 1, False),
+    (32, 40, 12, 3, 3, 1, False),
+    (16, 100, 12, 3, 3, 1, False),
     (8, 64, 64, 3, 3, 1, False),
     (4, 256, 256, 3, 3, 1, False),
     (2, 512, 512, 3, 3, 1, False),
@@ -67,9 +69,9 @@ _PRODUCTS = (  # rows, inner, columns, whether the second factor is transposed, 
     (16, 256, 256, False, False),
     (512, 32, 512, False, False),
 )
-_SIZES = (1 << 14, 1 << 17, 1 << 20, 1 << 22)
-_QUICK_SIZES = (1 << 17, 1 << 22)
-_IMAGES = ((32, 16), (28, 128), (8, 256))  # side, channels
+_SIZES = (1 << 14, 1 << 17, 1 << 20)
+_QUICK_SIZES = (1 << 17, 1 << 20)
+_IMAGES = ((32, 16), (28, 128), (16, 100), (8, 256))  # side, channels
 _TINY = (4,)
 _LONG_CHAIN = 512
 """For ops that take less than a microsecond."""
@@ -141,13 +143,13 @@ def _elementwise(batch: int) -> Iterator[OpCase]:
     for size in _SIZES:
         quick = size in _QUICK_SIZES
         one, rows = (size,), (size // 64, 64)
-        yield OpCase((one,), lambda r, a: r.Relu(features=a), chained=True, quick=quick)
-        yield OpCase((one, one), lambda r, g, a: r.ReluGrad(gradients=g, features=a), chained=True)
-        yield OpCase((one, one), lambda r, a, b: r.AddV2(x=a, y=b), chained=True, quick=quick)
+        yield OpCase((one,), lambda r, a: r.Relu(features=a), quick=quick)
+        yield OpCase((one, one), lambda r, g, a: r.ReluGrad(gradients=g, features=a))
+        yield OpCase((one, one), lambda r, a, b: r.AddV2(x=a, y=b), quick=quick)
         yield OpCase((one, one), lambda r, a, b: r.Mul(x=a, y=b))
-        yield OpCase((rows, (64,)), lambda r, a, b: r.BiasAdd(value=a, bias=b), chained=True)
-        yield OpCase((one, one), lambda r, a, b: r.AddN(inputs=[a, b]), chained=True)
-    yield OpCase(((1 << 18,),), lambda r, a: r.Tanh(x=a), chained=True)
+        yield OpCase((rows, (64,)), lambda r, a, b: r.BiasAdd(value=a, bias=b))
+        yield OpCase((one, one), lambda r, a, b: r.AddN(inputs=[a, b]))
+    yield OpCase(((1 << 18,),), lambda r, a: r.Tanh(x=a))
 
 
 def _normalisation(batch: int) -> Iterator[OpCase]:
@@ -194,6 +196,12 @@ def _reductions(batch: int) -> Iterator[OpCase]:
     yield OpCase(((1 << 20,),), lambda r, x: r.Sum(input=x, axis=[0]))
     for rows, columns in ((32, 1000), (512, 1000), (256, 8192)):
         yield OpCase(((rows, columns),), lambda r, x: r.Softmax(logits=x), quick=rows == 512)
+        labels = [(7919 * k) % columns for k in range(rows)]
+        yield OpCase(
+            ((rows, columns),),
+            lambda r, x, n=labels: r.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=n),
+            quick=rows == 512,
+        )
 
 
 def _movement(batch: int) -> Iterator[OpCase]:
@@ -232,9 +240,9 @@ def _updates(_: int) -> Iterator[OpCase]:
 
 def _tiny(_: int) -> Iterator[OpCase]:
     """Ops of a few bytes: what an op costs by itself."""
-    long: dict[str, Any] = {"longest_chain": _LONG_CHAIN, "quick": True}
-    yield OpCase((_TINY,), lambda r, a: r.Relu(features=a), chained=True, **long)
-    yield OpCase((_TINY, _TINY), lambda r, a, b: r.AddV2(x=a, y=b), chained=True, **long)
+    long: dict[str, Any] = {"longest_chain": _LONG_CHAIN, "rotated": False, "quick": True}
+    yield OpCase((_TINY,), lambda r, a: r.Relu(features=a), **long)
+    yield OpCase((_TINY, _TINY), lambda r, a, b: r.AddV2(x=a, y=b), **long)
     yield OpCase((_TINY, _TINY), lambda r, a, b: r.Mul(x=a, y=b), **long)
     yield OpCase((_TINY,), lambda r, a: r.Sum(input=a, axis=[0]), **long)
     yield OpCase((_TINY,), lambda r, a: r.Slice(input=a, begin=[0], size=[1]), **long)

@@ -1,12 +1,14 @@
 """Times one op: a session runs a chain of its executions, and the difference of two lengths is divided by their number.
 
-Executions follow one another by control edges or by data. So the time of `session.run` cancels, and buffers are those
-of a running graph: an output that nothing takes is freed before the next execution. The optimiser of TensorFlow is off,
-because it would merge equal ops.
+Executions follow one another by control edges, so the time of `session.run` cancels. As in a training step, inputs are
+not those of the execution before, and outputs are kept until the end: both are rarely in the nearest cache. The
+optimiser of TensorFlow is off, because it would merge equal ops.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +24,9 @@ CHAIN_S = 0.02
 LEAST_REPEATS = 5
 FULL_S = 0.35
 QUICK_S = 0.1
+ROTATED_BYTES = 32 << 20
+MOST_SETS = 12
+"""Inputs alternate between as many sets as have these bytes together."""
 LEAST_S = 1e-9
 """A difference of two noisy times may not be positive."""
 
@@ -39,9 +44,11 @@ def time_op(case: OpCase, device: str, threads: int, quick: bool) -> OpTime:
     import tensorflow.compat.v1 as v1
 
     with v1.Graph().as_default(), v1.device(f"/device:{device.upper()}" if ":" in device else "/device:CPU:0"):
-        variables = [_variable(shape) for shape in case.inputs]
+        size = 4 * sum(map(math.prod, case.inputs))
+        count = min(MOST_SETS, -(-ROTATED_BYTES // size)) if case.rotated else 1
+        sets = [[_variable(shape) for shape in case.inputs] for _ in range(count)]
         marker = v1.get_variable("marker", initializer=0.0, use_resource=False)
-        ends, first = _chain(case, variables, marker, tf.raw_ops)
+        ends, first = _chain(case, sets, marker, tf.raw_ops)
         with session(threads) as running:
             running.run(v1.global_variables_initializer())
             runs = _Callables(running, ends)
@@ -80,12 +87,12 @@ def spread_pct(values: Sequence[float]) -> float:
 class _Callables(dict[int, Callable[[], object]]):
     """What runs each length of the chain; made when it is needed."""
 
-    def __init__(self, running: Any, ends: Mapping[int, Any]) -> None:
+    def __init__(self, running: Any, ends: Mapping[int, Callable[[], Any]]) -> None:
         super().__init__()
         self._running, self._ends = running, ends
 
     def __missing__(self, length: int) -> Callable[[], object]:
-        made: Callable[[], object] = self._running.make_callable(self._ends[length])
+        made: Callable[[], object] = self._running.make_callable(self._ends[length]())
         return self.setdefault(length, made)
 
 
@@ -96,29 +103,26 @@ def _variable(shape: tuple[int, ...]) -> Any:
     return v1.Variable(value, use_resource=False, validate_shape=True)
 
 
-def _chain(case: OpCase, variables: list[Any], marker: Any, raw_ops: Any) -> tuple[dict[int, Any], Any]:
+def _chain(
+    case: OpCase, sets: Sequence[Sequence[Any]], marker: Any, raw_ops: Any
+) -> tuple[dict[int, Callable[[], Any]], Any]:
     """What to fetch for each length of the chain, and the first op of it."""
     import tensorflow.compat.v1 as v1
 
-    ends: dict[int, Any] = {}
-    first = before = None
-    inputs: list[Any] = [_as_op_takes(one) for one in variables]
-    for number in range(1, case.longest_chain + 1):
-        with v1.control_dependencies([] if before is None else [before]):
-            made = case.build(raw_ops, *inputs)
-        output = made if hasattr(made, "op") else made[0]
-        before = output.op
-        first = first or before
-        if case.chained:
-            inputs[0] = output
-        with v1.control_dependencies([before]):
-            ends[number] = v1.identity(marker)  # a value that a GPU delivers only after the ops before it
-    return ends, first
+    ops: list[Any] = []
+    for number in range(case.longest_chain):
+        with v1.control_dependencies(ops[-1:]):
+            # The reference itself, not its value: an update writes to it.
+            made = case.build(raw_ops, *(variable._ref() for variable in sets[number % len(sets)]))
+        ops.append((made if hasattr(made, "op") else made[0]).op)
 
+    def end(length: int) -> Any:
+        """Takes the first output of every execution; its value, which a GPU delivers last, is that of the marker."""
+        kept = raw_ops.IdentityN(input=[op.outputs[0] for op in ops[:length]])
+        with v1.control_dependencies([kept[0].op]):
+            return v1.identity(marker)
 
-def _as_op_takes(variable: Any) -> Any:
-    """The reference itself: an update writes to it."""
-    return variable._ref()
+    return {length: functools.partial(end, length) for length in range(1, len(ops) + 1)}, ops[0]
 
 
 def _measured(op: Any, runs: Mapping[int, Callable[[], object]], longest: int, seconds: float) -> OpTime:

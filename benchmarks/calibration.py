@@ -114,7 +114,9 @@ def _processor_s(run: Path) -> float:
     steps = pq.read_table(run / "steps" / "worker-0.parquet").to_pylist()[WARMUP:]
     trace = pq.read_table(run / "trace" / "worker-0.parquet", columns=["t_mono_ns", GPU.cpu_column]).to_pylist()
     first, last = steps[0]["start_mono_ns"], steps[-1]["end_mono_ns"]
-    inside = [row[GPU.cpu_column] for row in trace if first <= row["t_mono_ns"] <= last and row[GPU.cpu_column] is not None]
+    inside = [
+        row[GPU.cpu_column] for row in trace if first <= row["t_mono_ns"] <= last and row[GPU.cpu_column] is not None
+    ]
     return float(inside[-1] - inside[0]) / 1e9 / len(steps)
 
 
@@ -130,8 +132,9 @@ def page(rows: list[Comparison], about: Mapping[str, Any]) -> str:
         " the graphs; no parameter was fitted to these jobs.",
         "",
         f"cpu-p1w1-1g in a lab, one thread per op: {about['machine']}, {about['date']}; load average before and after:"
-        f" {about['load_before']:.1f}, {about['load_after']:.1f} on {about['cores']} cores. {about['device']} Reproduce with"
-        " `python benchmarks/calibration.py --write docs/benchmarks/calibration.md`; its docstring describes the method.",
+        f" {about['load_before']:.1f}, {about['load_after']:.1f} on {about['cores']} cores. {about['device']}"
+        " Reproduce with `python benchmarks/calibration.py --write docs/benchmarks/calibration.md`; its docstring"
+        " describes the method.",
         "",
         f"Goal: an error of at most {GOAL_PCT:g} % for each model. {within} of {len(rows)} are within.{reached} Mean"
         f" {statistics.fmean(errors):.1f} %, median {statistics.median(errors):.1f} %.",

@@ -19,6 +19,7 @@ from driple.simulator.fit.host_costs import fit_host
 from driple.simulator.fit.microbenchmark import FittedDevice, fit_device, op_step
 from driple.simulator.host_model import host_model
 from driple.simulator.op_costs import op_costs
+from driple.simulator.parameter_files import HOST_SUFFIX
 
 _FRAMEWORK_LOG = re.compile(r"[IWEF]\d{4} |WARNING")
 """A line that TensorFlow logs, also after an error."""
@@ -39,7 +40,7 @@ class Calibration:
 
 def host_name(name: str) -> str:
     """The name of the host file that belongs to a device."""
-    return f"{name}-host"
+    return f"{name}{HOST_SUFFIX}"
 
 
 def check_target(name: str, output: Path, force: bool) -> None:

@@ -25,7 +25,7 @@ MOST_THREADS = 4096
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 both files are written; 1 the measurement failed; 2 bad input; 130 interrupted."""
     arguments = parser().parse_args(argv)
-    given = [name for name in ("device", "threads", "quick") if getattr(arguments, name)]
+    given = [name for name in ("device", "threads", "quick") if getattr(arguments, name) not in (None, False)]
     if arguments.from_results is not None and given:
         raise BadInput(f"--{given[0]} does not go with --from-results: nothing is measured")
     from driple.contracts.formats.calibration import read_calibration
@@ -48,9 +48,9 @@ def parser() -> CommandParser:
     """All options."""
     made = CommandParser(
         prog="driple-calibrate",
-        description="Measure this machine with a micro-benchmark of at most two minutes, and write the device file and\n"
-        "the host file with which the simulator computes jobs on such machines. Needs TensorFlow. For another\n"
-        "machine, run it there and copy the two files.",
+        description="Measure this machine with a micro-benchmark of at most two minutes, and write the device file\n"
+        "and the host file with which the simulator computes jobs on such machines. Needs TensorFlow. For\n"
+        "another machine, run it there and copy the two files.",
         example="driple-calibrate --name mymachine --output devices/mymachine.json",
     )
     add = made.add_argument

@@ -123,10 +123,18 @@ def parse_calibration(value: Any) -> CalibrationResult:
     found = from_plain(CalibrationResult, value)
     if not found.ops:
         raise BadInput("ops: empty, so there is nothing to fit; run driple-calibrate again")
-    for name, times in (("ops", found.ops), ("transfers", found.transfers), ("copies", found.copies)):
-        for number, one in enumerate(times):
-            if not (math.isfinite(one.wall_s) and 0 < one.wall_s <= LONGEST_S):
+    walls = {
+        "ops": [one.wall_s for one in found.ops],
+        "transfers": [one.wall_s for one in found.transfers],
+        "copies": [one.wall_s for one in found.copies],
+    }
+    for name, times in walls.items():
+        for number, seconds in enumerate(times):
+            if not (math.isfinite(seconds) and 0 < seconds <= LONGEST_S):
                 raise BadInput(f"{name}[{number}].wall_s: expected more than 0 s, at most {LONGEST_S:g} s")
+    for number, op in enumerate(found.ops):
+        if not (math.isfinite(op.processor_s) and 0 < op.processor_s <= LONGEST_S):
+            raise BadInput(f"ops[{number}].processor_s: expected more than 0 s, at most {LONGEST_S:g} s")
     for number, transfer in enumerate(found.transfers):
         if transfer.what not in TRANSFERS:
             known = ", ".join(TRANSFERS)

@@ -161,7 +161,8 @@ def _fits(
             part = columns[chosen] * np.array([counted, True, True])
             costs = nonnegative_fit(part, times[chosen])
             error = mean_error_pct(part @ costs, times[chosen])
-            found[label] = Fit(*(float(f"{cost:.4g}") for cost in costs), error_pct=error, points=int(chosen.sum()))
+            flop_cost, byte_cost, launch_s = (float(f"{cost:.4g}") for cost in costs)
+            found[label] = Fit(flop_cost, byte_cost, launch_s, error, int(chosen.sum()))
     return found
 
 
@@ -191,7 +192,9 @@ def _parameters(
     middle = float(np.median([fit.byte_cost for fit in fits.values()]))
     made[f"{BYTE_COST}.other"] = Parameter(middle, "1", f"{source}: median of all kinds", result.date)
     made[f"{FLOP_COST}.other"] = Parameter(0.0, "1", "assumed: bound by bytes", result.date)
-    made[f"{MEMORY_COST}.default"] = Parameter(1.0, "1", "assumed: memory is accessed at its measured rate", result.date)
+    made[f"{MEMORY_COST}.default"] = Parameter(
+        1.0, "1", "assumed: memory is accessed at its measured rate", result.date
+    )
     tiny = Parameter(float(f"{own_s:.4g}"), "s", f"{source}: median of ops of a few bytes", result.date)
     made[DISPATCH if result.on_gpu else f"{LAUNCH}.default"] = tiny
     if result.on_gpu:

@@ -10,7 +10,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-
 ROUNDS = 12
 _LEAST_SHARE = 0.01
 

@@ -84,7 +84,9 @@ def _title(device: str) -> str:
 
     found = tf.config.list_physical_devices("GPU")
     if not found:
-        raise BadInput(f"--device {device}: TensorFlow finds no such GPU on this machine; --device cpu measures the CPU")
+        raise BadInput(
+            f"--device {device}: TensorFlow finds no such GPU on this machine; --device cpu measures the CPU"
+        )
     return str(tf.config.experimental.get_device_details(found[0]).get("device_name", device))
 
 

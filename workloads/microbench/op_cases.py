@@ -111,18 +111,19 @@ def _depthwise(batch: int) -> Iterator[OpCase]:
         small = -(-side // stride)
         image, kernel, result = (batch, side, side, channels), (3, 3, channels, 1), (batch, small, small, channels)
         options = {"strides": [1, stride, stride, 1], "padding": "SAME"}
-        name = "DepthwiseConv2dNative"
-        yield OpCase((image, kernel), lambda r, x, w, o=options: getattr(r, name)(input=x, filter=w, **o), quick=quick)
+        yield OpCase(
+            (image, kernel), lambda r, x, w, o=options: r.DepthwiseConv2dNative(input=x, filter=w, **o), quick=quick
+        )
         yield OpCase(
             (kernel, result),
-            lambda r, w, g, o=options, s=image: getattr(r, f"{name}BackpropInput")(
+            lambda r, w, g, o=options, s=image: r.DepthwiseConv2dNativeBackpropInput(
                 input_sizes=s, filter=w, out_backprop=g, **o
             ),
             quick=quick,
         )
         yield OpCase(
             (image, result),
-            lambda r, x, g, o=options, s=kernel: getattr(r, f"{name}BackpropFilter")(
+            lambda r, x, g, o=options, s=kernel: r.DepthwiseConv2dNativeBackpropFilter(
                 input=x, filter_sizes=s, out_backprop=g, **o
             ),
             quick=quick,
@@ -132,9 +133,7 @@ def _depthwise(batch: int) -> Iterator[OpCase]:
 def _products(batch: int) -> Iterator[OpCase]:
     for rows, inner, columns, turned, quick in _PRODUCTS:
         second = (columns, inner) if turned else (inner, columns)
-        yield OpCase(
-            ((rows, inner), second), lambda r, a, b, t=turned: r.MatMul(a=a, b=b, transpose_b=t), quick=quick
-        )
+        yield OpCase(((rows, inner), second), lambda r, a, b, t=turned: r.MatMul(a=a, b=b, transpose_b=t), quick=quick)
     for count, side, inner in ((8 * batch, 16, 64), (8 * batch, 64, 64)):
         yield OpCase(((count, side, inner), (count, inner, side)), lambda r, a, b: r.BatchMatMulV2(x=a, y=b))
 

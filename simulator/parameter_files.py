@@ -68,8 +68,8 @@ def parameters(setting: Setting) -> Parameters:
     host_path = find("hosts", f"{setting.device}{HOST_SUFFIX}") or find("hosts", HOST_OF_KIND[device.kind])
     if host_path is None:
         raise BadInput(
-            f"{setting}: no host file {setting.device}{HOST_SUFFIX}{SUFFIX} beside {device_path}; driple-calibrate --name"
-            f" {setting.device} writes both"
+            f"{setting}: no host file {setting.device}{HOST_SUFFIX}{SUFFIX} beside {device_path};"
+            f" driple-calibrate --name {setting.device} writes both"
         )
     host_file = read_device(host_path)
     try:

@@ -15,10 +15,10 @@ _LEAST_SHARE = 0.01
 
 
 def nonnegative_fit(columns: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The coefficients of at least 0 with the least sum of (found - value)^2 / (found * value); all values are above 0.
+    """Coefficients of at least 0 such that columns @ coefficients is near the values, which are all above 0.
 
-    That error is as large for half a value as for twice the value. An error relative to the value alone would prefer
-    values that are too small. It is found by repeated weighted least squares.
+    Least squares with the weights 1 / (found * value), repeated until they hold. With one coefficient the mean of
+    found / value is then 1. Errors relative to the value alone would prefer values that are too small.
     """
     found = values
     for _ in range(ROUNDS):

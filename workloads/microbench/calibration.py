@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.calibration import CPU_DEVICE, GPU_DEVICE, CalibrationResult
@@ -91,6 +92,6 @@ def _title(device: str) -> str:
 
 
 def _processor() -> str:
-    with open("/proc/cpuinfo") as stream:
+    with Path("/proc/cpuinfo").open() as stream:
         names = [line.partition(":")[2].strip() for line in stream if line.startswith("model name")]
     return names[0] if names else "processor"

@@ -90,7 +90,8 @@ def op_cases(batch: int, quick: bool = False) -> list[OpCase]:
 def _convolutions(batch: int) -> Iterator[OpCase]:
     for side, inputs, outputs, height, width, stride, quick in _LAYERS:
         small = -(-side // stride)
-        image, kernel, result = (batch, side, side, inputs), (height, width, inputs, outputs), (batch, small, small, outputs)  # fmt: skip
+        image, kernel = (batch, side, side, inputs), (height, width, inputs, outputs)
+        result = (batch, small, small, outputs)
         options = {"strides": [1, stride, stride, 1], "padding": "SAME"}
         yield OpCase((image, kernel), lambda r, x, w, o=options: r.Conv2D(input=x, filter=w, **o), quick=quick)
         if inputs > _MOST_IMAGE_CHANNELS:

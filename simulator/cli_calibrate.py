@@ -25,7 +25,8 @@ MOST_THREADS = 4096
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 both files are written; 1 the measurement failed; 2 bad input; 130 interrupted."""
     arguments = parser().parse_args(argv)
-    given = [name for name in ("device", "threads", "quick") if getattr(arguments, name) not in (None, False)]
+    options = {"device": arguments.device, "threads": arguments.threads, "quick": arguments.quick or None}
+    given = [name for name, value in options.items() if value is not None]
     if arguments.from_results is not None and given:
         raise BadInput(f"--{given[0]} does not go with --from-results: nothing is measured")
     from driple.contracts.formats.calibration import read_calibration

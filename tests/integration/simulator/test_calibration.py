@@ -34,7 +34,7 @@ def test_every_kind_of_measurement_has_times(calibrated: Path) -> None:
     assert {"Conv2D", *(f"Conv2D{way}" for way in DIRECTIONS), "MatMul", "Relu", "FusedBatchNormV3", "MaxPoolGrad",
             "Mean", "Softmax", "ConcatV2", "GatherV2", "ApplyMomentum"} <= {one.op for one in found.ops}  # fmt: skip
     assert {one.what for one in found.transfers} == {PULL, PUSH, APPLY, ASYNC_STEP, SYNC_STEP}
-    # A product of 1024 takes longer than one of a few megaflops, whatever the machine.
+    # A product of 1024 takes longer than one of 268 megaflops, whatever the machine.
     products = sorted(
         (one for one in found.ops if one.op == "MatMul"), key=lambda one: one.inputs[0][0] * one.inputs[1][1]
     )

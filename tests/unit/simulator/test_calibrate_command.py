@@ -45,8 +45,11 @@ RESULT = {
         for what in (PULL, PUSH, APPLY)
         for tensors, size in ((8, 1e7), (100, 1e5))
     ]
-    + [{**TIMES, "what": what, "tensors": 1, "bytes": 4.0, "worker_s": 0.01, "server_s": 0.01} for what in (ASYNC_STEP, SYNC_STEP)],
-}  # fmt: skip
+    + [
+        {**TIMES, "what": what, "tensors": 1, "bytes": 4.0, "worker_s": 0.01, "server_s": 0.01}
+        for what in (ASYNC_STEP, SYNC_STEP)
+    ],
+}
 
 
 @pytest.fixture

@@ -12,7 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, RunFailed
-from driple.contracts.formats.calibration import CPU_DEVICE, CalibrationResult, read_calibration, write_calibration
+from driple.contracts.formats.calibration_result import (
+    CPU_DEVICE,
+    CalibrationResult,
+    read_calibration,
+    write_calibration,
+)
 from driple.contracts.formats.device import SUFFIX, DeviceFile
 from driple.contracts.setting import Setting
 from driple.simulator.fit.host_costs import fit_host

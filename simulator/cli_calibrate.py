@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from driple.contracts.command import CommandParser, command
 from driple.contracts.command_guard import tell
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.calibration import CPU_DEVICE, GPU_DEVICE
+from driple.contracts.formats.calibration_result import CPU_DEVICE, GPU_DEVICE
 
 if TYPE_CHECKING:
     from driple.simulator.calibrate import Calibration
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = [name for name, value in options.items() if value is not None]
     if arguments.from_results is not None and given:
         raise BadInput(f"--{given[0]} does not go with --from-results: nothing is measured")
-    from driple.contracts.formats.calibration import read_calibration
+    from driple.contracts.formats.calibration_result import read_calibration
     from driple.simulator import calibrate
 
     output = arguments.output or FOLDER / f"{arguments.name}.json"

@@ -12,7 +12,7 @@ from typing import NoReturn
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.calibration import CPU_DEVICE, GPU_DEVICE
+from driple.contracts.formats.calibration_result import CPU_DEVICE, GPU_DEVICE
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
@@ -154,8 +154,8 @@ def _new_name(model: str, taken: Container[str]) -> str:
 
 def _calibrate(arguments: argparse.Namespace) -> int:
     require("tensorflow")
-    from driple.contracts.formats.calibration import write_calibration
-    from driple.workloads.microbench.calibration import calibrate
+    from driple.contracts.formats.calibration_result import write_calibration
+    from driple.workloads.microbench.machine_times import calibrate
     from driple.workloads.runtime.watchdog import when_stdin_closes
 
     def say(done: int, parts: int, name: str) -> None:

@@ -16,7 +16,7 @@ from statistics import fmean
 import numpy as np
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.calibration import (
+from driple.contracts.formats.calibration_result import (
     APPLY,
     ASYNC_STEP,
     PULL,

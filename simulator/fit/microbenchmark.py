@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.calibration import CalibrationResult, OpTime
+from driple.contracts.formats.calibration_result import CalibrationResult, OpTime
 from driple.contracts.formats.device import CPU, GPU, DeviceFile, Parameter
 from driple.pipeline.graph.public import COUNTED, WINDOW, TrainingStep, op_flops, window_of
 from driple.simulator.fit.nonnegative import mean_error_pct, nonnegative_fit

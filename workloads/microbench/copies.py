@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from driple.contracts.formats.calibration import TO_DEVICE, TO_HOST, CopyTime
+from driple.contracts.formats.calibration_result import TO_DEVICE, TO_HOST, CopyTime
 from driple.workloads.microbench.op_times import session, spread_pct, timed
 
 SIZES = (1 << 20, 1 << 24)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from driple.contracts.formats.calibration import OpTime
+from driple.contracts.formats.calibration_result import OpTime
 from driple.workloads.microbench.op_cases import OpCase
 
 SHORTEST_CHAIN = 4

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from driple.contracts.errors import RunFailed
-from driple.contracts.formats.calibration import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP, TransferTime
+from driple.contracts.formats.calibration_result import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP, TransferTime
 from driple.workloads.microbench.op_times import LEAST_S, spread_pct
 from driple.workloads.strategies.sync_update import NEVER_STALE, sync_update
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import driple
-from driple.contracts.formats.calibration import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP, read_calibration
+from driple.contracts.formats.calibration_result import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP, read_calibration
 from driple.contracts.formats.device import read_device
 from driple.simulator.op_kinds import DIRECTIONS
 

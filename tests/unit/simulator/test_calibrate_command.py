@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from driple.contracts.formats.calibration import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP
+from driple.contracts.formats.calibration_result import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP
 from driple.contracts.formats.device import read_device
 from driple.simulator.cli_calibrate import main
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.calibration import (
+from driple.contracts.formats.calibration_result import (
     APPLY,
     ASYNC_STEP,
     PULL,

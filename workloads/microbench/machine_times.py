@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, RunFailed
-from driple.contracts.formats.calibration import CPU_DEVICE, GPU_DEVICE, CalibrationResult
+from driple.contracts.formats.calibration_result import CPU_DEVICE, GPU_DEVICE, CalibrationResult
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.graphs.graph_build import use_tf1
 from driple.workloads.microbench.copies import time_copies

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from driple.simulator.cluster import Cluster
 from driple.simulator.collectives import AllReduceJob, ring, star, tree
 from driple.simulator.host_model import HostModel
-from driple.simulator.job import BUSY, CPU, RX, TX, Job, meter
+from driple.simulator.machines import Cluster
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import Moved, Segment
 from driple.simulator.timeline import timeline
+from driple.simulator.training_job import BUSY, CPU, RX, TX, Job, meter
 
 NOTHING = HostModel(
     rpc_s=0.0,

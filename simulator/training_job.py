@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from driple.simulator.cluster import Cluster
 from driple.simulator.fluid import Action, Flow, Fluid
+from driple.simulator.machines import Cluster
 from driple.simulator.segments import Segment
 
 BUSY = "busy"

@@ -30,10 +30,10 @@ from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import GPU
 from driple.contracts.run_dir import RunPaths
 from driple.pipeline.graph.public import read_step
-from driple.simulator.job import CPU
 from driple.simulator.op_costs import op_costs
 from driple.simulator.parameter_files import OWN
 from driple.simulator.simulation import simulate_workload
+from driple.simulator.training_job import CPU
 
 WORKLOADS: tuple[dict[str, Any], ...] = (
     {"model": "resnet20", "batch_size": 32},

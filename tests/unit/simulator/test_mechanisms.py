@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer
-from driple.simulator.cluster import Cluster
 from driple.simulator.collectives import AllReduceJob, rounds, tree
 from driple.simulator.host_model import HostModel
+from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import OpCosts
 from driple.simulator.segments import Moved, Segment, cut
 from driple.simulator.timeline import timeline

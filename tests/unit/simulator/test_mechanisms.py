@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer
 from driple.simulator.collectives import AllReduceJob, rounds, tree
@@ -24,7 +25,7 @@ def host(**more: float) -> HostModel:
 
 def step(pulls: tuple[Transfer, ...], pushes: tuple[Transfer, ...], reduced: tuple[Transfer, ...] = ()) -> TrainingStep:
     four = np.ones(4)
-    windows = np.zeros((4, len(WINDOW)), dtype=np.int64)
+    windows: NDArray[np.int64] = np.zeros((4, len(WINDOW)), dtype=np.int64)
     ops = ("MatMul",) * 4
     return TrainingStep(ops, four, four, four, windows, four, four > 0, pulls, pushes, reduced)
 

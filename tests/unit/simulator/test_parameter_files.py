@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import CPU, HOST, DeviceFile, Parameter
@@ -121,7 +122,7 @@ def test_a_device_without_a_file_is_named_with_the_command_that_makes_one(folder
 
 def test_a_graph_without_shapes_is_refused_with_its_workload(folder: Path) -> None:
     zeros = np.zeros(1)
-    windows = np.zeros((1, len(WINDOW)), dtype=np.int64)
+    windows: NDArray[np.int64] = np.zeros((1, len(WINDOW)), dtype=np.int64)
     moved = (Transfer(0, 0, 4.0),)
     step = TrainingStep(("MatMul",), zeros, zeros, zeros, windows, np.ones(1), np.ones(1) > 0, moved, moved)
     with pytest.raises(BadInput, match="resnet20-b32-.*: the graph has no FLOPs or no shapes.*build it again"):

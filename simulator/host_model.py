@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import HOST, DeviceFile
@@ -56,7 +56,7 @@ def host_model(file: DeviceFile) -> HostModel:
     unknown = sorted(set(file.parameters) - set(names))
     if unknown:
         raise BadInput(f"parameters.{unknown[0]}: unknown; a host file has {', '.join(names)}")
-    needed = [one.name for one in fields(HostModel) if one.default is not one.default_factory and one.default != 0.0]
+    needed = [one.name for one in fields(HostModel) if one.default is MISSING]
     found = {name: file.value(name) if name in needed else file.get(name, 0.0) for name in names}
     return HostModel(**found)
 

@@ -7,17 +7,36 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import CPU, FABRIC, GPU, SUFFIX, DeviceFile, read_device
 from driple.contracts.setting import Setting
+from driple.pipeline.graph.public import WINDOW, TrainingStep
 from driple.simulator.host_model import HostModel, host_model
+from driple.simulator.op_costs import op_costs
 
 OWN = "DRIPLE_DEVICES"
 """Environment variable: a folder of your own device files; `./devices` if it is not set."""
 HOST_OF_KIND = {GPU: "gpu-server", CPU: "lab-host"}
+HOST_SUFFIX = "-host"
+"""Ends the name of the host file that belongs to a device."""
 LINK = "link_bytes_per_s"
 GOODPUT = 0.94
 """Share of an Ethernet link's rate that is TCP payload: 1448 of 1538 bytes on the wire."""
+
+_NO_OPS = TrainingStep(
+    ops=(),
+    flops=np.zeros(0),
+    read_bytes=np.zeros(0),
+    written_bytes=np.zeros(0),
+    windows=np.zeros((0, len(WINDOW)), dtype=np.int64),
+    executions=np.zeros(0),
+    on_device=np.zeros(0, dtype=bool),
+    pulls=(),
+    pushes=(),
+)
+"""A step whose costs need every parameter of a device: computing them checks the file."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +61,16 @@ def parameters(setting: Setting) -> Parameters:
     device = read_device(device_path)
     if device.kind not in (GPU, CPU):
         raise BadInput(f"{device_path}: kind: expected gpu or cpu, got {device.kind}")
-    host_path = find("hosts", f"{setting.device}-host") or find("hosts", HOST_OF_KIND[device.kind])
-    assert host_path is not None
+    try:
+        op_costs(_NO_OPS, device)
+    except BadInput as error:
+        raise BadInput(f"{device_path}: {error}") from None
+    host_path = find("hosts", f"{setting.device}{HOST_SUFFIX}") or find("hosts", HOST_OF_KIND[device.kind])
+    if host_path is None:
+        raise BadInput(
+            f"{setting}: no host file {setting.device}{HOST_SUFFIX}{SUFFIX} beside {device_path};"
+            f" driple-calibrate --name {setting.device} writes both"
+        )
     host_file = read_device(host_path)
     try:
         host = host_model(host_file)
@@ -77,7 +104,8 @@ def known_devices() -> tuple[str, ...]:
     """Names of devices with a file."""
     own = Path(os.environ.get(OWN) or "devices")
     folders = [folder for folder in (own, _shipped("devices")) if folder.is_dir()]
-    return tuple(sorted({path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")}))
+    names = {path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")}
+    return tuple(sorted(name for name in names if not name.endswith(HOST_SUFFIX)))
 
 
 @lru_cache(maxsize=4)

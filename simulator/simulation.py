@@ -67,18 +67,21 @@ def simulate_workload(
         raise BadInput(f"{workload.label}: no stored graph of this configuration; build it with TensorFlow")
     # A short job is cheap: more steps give steadier means.
     steps = (12 if setting.servers * setting.workers <= 4 else 8) if steps is None else steps
-    job = simulate(
-        step,
-        workload,
-        setting,
-        default_placement(setting) if together is None else together,
-        files.device,
-        files.host,
-        files.link_bytes_per_s,
-        steps=steps,
-        seed=seed,
-        one_processor=setting.device == CPU,
-    )
+    try:
+        job = simulate(
+            step,
+            workload,
+            setting,
+            default_placement(setting) if together is None else together,
+            files.device,
+            files.host,
+            files.link_bytes_per_s,
+            steps=steps,
+            seed=seed,
+            one_processor=setting.device == CPU,
+        )
+    except BadInput as error:
+        raise BadInput(f"{workload.label}: {error}") from None
     return Simulation(job, files)
 
 

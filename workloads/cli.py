@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -11,6 +12,7 @@ from typing import NoReturn
 from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.calibration_result import CPU_DEVICE, GPU_DEVICE
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
@@ -37,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
     warm = parts.add_parser("warm", help="fork server: load TensorFlow once, then fork the tasks requested on stdin")
     warm.set_defaults(run=_warm)
+    _calibrate_arguments(parts.add_parser("calibrate", help="time ops and transfers of this machine: driple-calibrate"))
     models = parts.add_parser("models", help="list the models of the zoo")
     models.set_defaults(run=_models)
     return parser
@@ -75,6 +78,22 @@ def _graph_arguments(part: argparse.ArgumentParser) -> None:
     )
     part.add_argument("--jobs", type=int, default=1, help="processes, for several models (default: %(default)s)")
     part.set_defaults(run=_graph)
+
+
+def _calibrate_arguments(part: argparse.ArgumentParser) -> None:
+    part.add_argument("--device", type=_device, default=CPU_DEVICE, help="cpu or gpu:0 (default: %(default)s)")
+    part.add_argument("--threads", type=int, default=0, help="intra-op threads (default: those of TensorFlow)")
+    part.add_argument("--quick", action="store_true", help="the short form")
+    part.add_argument("--watch-stdin", action="store_true", help="end when stdin closes")
+    part.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    part.set_defaults(run=_calibrate)
+
+
+def _device(text: str) -> str:
+    number = text[len(GPU_DEVICE) :] if text.startswith(GPU_DEVICE) else "0" if text == CPU_DEVICE else ""
+    if not number.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected {CPU_DEVICE} or {GPU_DEVICE}<number>, got {text!r}")
+    return text
 
 
 def _task(arguments: argparse.Namespace) -> NoReturn:
@@ -131,6 +150,21 @@ def _new_name(model: str, taken: Container[str]) -> str:
     name = f"{Path(path).stem}:{function}" if colon else model
     numbered = (f"{name}-{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], numbered) if each not in taken)
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    require("tensorflow")
+    from driple.contracts.formats.calibration_result import write_calibration
+    from driple.workloads.microbench.machine_times import calibrate
+    from driple.workloads.runtime.watchdog import when_stdin_closes
+
+    def say(done: int, parts: int, name: str) -> None:
+        print(f"{done}/{parts} {name}", flush=True)
+
+    if arguments.watch_stdin:
+        when_stdin_closes(lambda: os._exit(1))
+    write_calibration(calibrate(arguments.device, arguments.threads, arguments.quick, say), arguments.out)
+    return 0
 
 
 def _warm(_: argparse.Namespace) -> int:

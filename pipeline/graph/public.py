@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
+from driple.pipeline.graph.flops import flops as op_flops
 from driple.pipeline.graph.group_count import SizeBatches, size_batches
 from driple.pipeline.graph.grouping import Recipe, forget_wirings, group, recipe_of
 from driple.pipeline.graph.op_classes import CLASSES, COUNTED, class_numbers, class_of
@@ -19,12 +20,12 @@ from driple.pipeline.graph.published_frequencies import published_frequency
 from driple.pipeline.graph.raw_graph import RawGraph, choose
 from driple.pipeline.graph.stored_graph import stored_graph, stored_step
 from driple.pipeline.graph.stored_graph_file import write_stored_graph
-from driple.pipeline.graph.training_step import WINDOW, TrainingStep, Transfer, training_step
+from driple.pipeline.graph.training_step import WINDOW, TrainingStep, Transfer, training_step, window_of
 
 __all__ = ["FEATURES", "Grouped", "OpGraph", "Recipe", "SizeBatches", "forget_wirings", "group", "op_frequency"]
 __all__ += ["published_frequency", "read_graph", "recipe_of", "size_batches", "stored_graph", "undirected"]
 __all__ += ["CLASSES", "COUNTED", "TrainingStep", "Transfer", "WINDOW", "class_numbers", "class_of", "read_step"]
-__all__ += ["stored_step", "unknown_ops", "write_stored_graph"]
+__all__ += ["op_flops", "stored_step", "unknown_ops", "window_of", "write_stored_graph"]
 
 
 def read_graph(path: Path, *, device: str | None = None, batch_size: int | None = None) -> OpGraph:

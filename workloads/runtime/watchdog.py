@@ -74,13 +74,7 @@ class Watchdog:
 
     def end_with_stdin(self) -> None:
         """Ends the task when stdin closes: its starter is gone, and nobody else would stop it."""
-
-        def read() -> None:
-            while os.read(0, 4096):
-                pass
-            self.leave(1, "stdin was closed: whoever started this task has gone")
-
-        threading.Thread(target=read, name="stdin", daemon=True).start()
+        when_stdin_closes(lambda: self.leave(1, "stdin was closed: whoever started this task has gone"))
 
     def _run(self) -> None:
         with self._change:
@@ -91,6 +85,17 @@ class Watchdog:
                 self._change.wait(left)
             complaint = self._complaint
         self.leave(1, complaint if isinstance(complaint, str) else complaint())
+
+
+def when_stdin_closes(then: Callable[[], object]) -> None:
+    """Reads stdin in a thread, and calls `then` in it at the end."""
+
+    def read() -> None:
+        while os.read(0, 4096):
+            pass
+        then()
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
 
 
 class Peers:

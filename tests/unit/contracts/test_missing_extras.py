@@ -67,6 +67,8 @@ def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subproc
         ("orchestrator.cli", "{data}/e.yaml --done {data}", ALL, "pipeline"),
         ("workloads.cli", GRAPH, ALL, "workloads"),
         ("workloads.cli", GRAPH, "pyarrow", "workloads"),
+        ("workloads.cli", "calibrate --out times.json", "tensorflow", "workloads"),
+        ("simulator.cli_calibrate", "--name mine", "tensorflow", "workloads"),
     ],
 )
 def test_a_missing_extra_is_one_line(

@@ -124,7 +124,9 @@ def device_file(
 
     peak = stated(sheet.peak_flops_per_s, "FLOP/s", f"{DATA_SHEET}, FP32 at boost clock")
     if beside is not None:
-        note = f"{DATA_SHEET}, FP32 at boost clock, times what it reaches of it beside a V100 in NeuSight's convolutions"
+        note = (
+            f"{DATA_SHEET}, FP32 at boost clock, times what it reaches of it beside a V100 in NeuSight's convolutions"
+        )
         peak = stated(sheet.peak_flops_per_s / beside.flop_cost, "FLOP/s", note)
     width = f"{DATA_SHEET}: {sheet.memory_bytes_per_s / 1e9:g} GB/s; share of {sheet.architecture} beside Volta: "
     found = {

@@ -96,9 +96,7 @@ def priors(data: Path) -> dict[str, Prior]:
     for way in _DIRECTION.values():
         small, other = found[f"conv_{way}_3x3"], found[f"conv_{way}_other"]
         note = "; 5x5: as 3x3 with the fewer multiplications of its Winograd transform"
-        found[f"conv_{way}_5x5"] = small._replace(
-            flop_cost=small.flop_cost * WINOGRAD_5X5, source=small.source + note
-        )
+        found[f"conv_{way}_5x5"] = small._replace(flop_cost=small.flop_cost * WINOGRAD_5X5, source=small.source + note)
         found[f"conv_{way}_rect"] = other._replace(source=other.source + "; as layers with a stride")
     return found
 

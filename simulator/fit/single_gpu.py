@@ -91,14 +91,11 @@ class Fit:
         kinds = {(row.gpu, row.runtime) for row in rows}
         files = {key: device_file(key[0], numbers, self.known, framework=key[1]) for key in kinds}
         return np.array(
-            [
-                op_costs(self._steps[row.graph, row.batch_size], files[row.gpu, row.runtime]).wall_s.sum()
-                for row in rows
-            ]
+            [op_costs(self._steps[row.graph, row.batch_size], files[row.gpu, row.runtime]).wall_s.sum() for row in rows]
         )
 
-    def fit(self, rows: Sequence[Measured] | None = None) -> NDArray[np.float64]:
-        """The logarithms of the numbers for some measurements, by default all."""
+    def fit(self, rows: Sequence[Measured] | None = None, begin: NDArray[np.float64] = START) -> NDArray[np.float64]:
+        """The logarithms of the numbers for some measurements, by default all; the search begins at `begin`."""
         rows = self.rows if rows is None else list(rows)
         measured = np.log([row.step_s for row in rows])
         keys = [(row.source, row.gpu, row.graph) for row in rows]
@@ -109,15 +106,16 @@ class Fit:
             error = weight * (np.log(self.predict(logs, rows)) - measured) / EXPECTED_ERROR
             return np.concatenate([error, (logs - START) / WIDTHS])
 
-        found: NDArray[np.float64] = least_squares(residuals, START, loss="soft_l1", max_nfev=MOST_EVALUATIONS).x
+        found: NDArray[np.float64] = least_squares(residuals, begin, loss="soft_l1", max_nfev=MOST_EVALUATIONS).x
         return found
 
     def left_out(self, key: Callable[[Measured], str]) -> NDArray[np.float64]:
         """Every row predicted by a fit without the rows of the same key."""
         found: NDArray[np.float64] = np.zeros(len(self.rows))
+        near = self.fit()
         for value in sorted({key(row) for row in self.rows}):
             out = [number for number, row in enumerate(self.rows) if key(row) == value]
-            logs = self.fit([row for row in self.rows if key(row) != value])
+            logs = self.fit([row for row in self.rows if key(row) != value], near)
             found[out] = self.predict(logs, [self.rows[number] for number in out])
         return found
 

@@ -29,8 +29,10 @@ from driple.simulator.segments import Moved, Segment
 
 RATES = tuple(float(rate) for rate in np.geomspace(4e9, 40e9, 8))
 STARTS = tuple(float(seconds) for seconds in np.linspace(0.0, 2e-4, 9))
-COLUMNS = ("source", "gpu", "gpu_as_named", "model", "precision", "xla", "mode", "batch_per_gpu", "gpus", "nodes")
-COLUMNS += ("interconnect", "step_s")
+COLUMNS = (
+    *("source", "gpu", "gpu_as_named", "model", "precision", "xla", "mode", "batch_per_gpu", "gpus", "nodes"),
+    *("interconnect", "step_s"),
+)
 
 
 @dataclass(frozen=True)

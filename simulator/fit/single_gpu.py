@@ -6,7 +6,6 @@ measured is minimised with a loss that limits outliers, plus the distance of eve
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +53,19 @@ def read_measured(path: Path) -> list[Measured]:
     """The rows of calibration_1gpu.csv whose graph is stored and whose GPU is known. Raises BadInput."""
     try:
         found = [
-            Measured(*(row[name] for name in COLUMNS[:5]), int(row["batch_per_gpu"]), float(row["step_s"]))
+            Measured(
+                row["source"],
+                row["gpu"],
+                row["framework"],
+                row["graph"],
+                row["model"],
+                int(row["batch_per_gpu"]),
+                float(row["step_s"]),
+            )
             for row in table(path, COLUMNS)
             if row["graph"] in MODELS and row["gpu"] in GPUS
         ]
-    except (ValueError, csv.Error) as error:
+    except ValueError as error:
         raise BadInput(f"{path}: {error}") from None
     if not found:
         raise BadInput(f"{path}: no row of a known GPU and a stored graph")

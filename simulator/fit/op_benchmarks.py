@@ -101,9 +101,11 @@ def priors(data: Path) -> dict[str, Prior]:
     return found
 
 
-def beside_reference(data: Path, gpu: str) -> Affine:
-    """How much higher a GPU's cost of FLOPs and bytes is than a V100's, in the same convolutions."""
+def beside_reference(data: Path, gpu: str) -> Affine | None:
+    """How much higher a GPU's cost of FLOPs and bytes is than a V100's, in the same convolutions; None if unknown."""
     ops = _neusight(data / OTHER_GPUS)
+    if gpu not in ops or REFERENCE not in ops:
+        return None
     own, reference = (affine(ops[name], GPUS[name]) for name in (gpu, REFERENCE))
     return Affine(
         own.launch_s / max(reference.launch_s, 1e-9),

@@ -43,9 +43,10 @@ def regenerate(data: Path, output: Path, errors: Path, date: str, say: Say) -> N
         if not folder.is_dir():
             raise BadInput(f"{folder}: no such folder; run this in a checkout of driple")
     licences = {row["source"]: row["licence"] for row in table(data / SPEEDS, ("source", "licence"))}
-    known = priors(data)
-    single = _single_gpu(data, output, date, known, say)
-    servers, collectives = _hosts(data, output, date, say)
+    # All tables are read before the fits, which take minutes.
+    server_rows, job_rows = ps_scaling.read_rows(data / SERVERS), multi_gpu.read_rows(data / SPEEDS)
+    single = _single_gpu(data, output, date, priors(data), say)
+    servers, collectives = _hosts(server_rows, job_rows, output, date, say)
     used = {row[0] for row in single["rows"]} | {row[0] for row in collectives["rows"]}
     content = {
         "schema": "simulator-gpu-errors",
@@ -77,6 +78,9 @@ def _single_gpu(data: Path, output: Path, date: str, known: dict[str, Prior], sa
     timed = {row.gpu for row in fit.rows}
     for gpu in GPUS:
         beside = None if gpu in timed else beside_reference(data, gpu)
+        if gpu not in timed and beside is None:
+            say(f"{gpu}: neither steps nor ops were measured; its file stays as it is")
+            continue
         file = device_file(gpu, numbers, known, beside=beside, origin=origin)
         file.write(output / "devices" / f"{gpu}{SUFFIX}")
     rows = [
@@ -90,9 +94,15 @@ def _single_gpu(data: Path, output: Path, date: str, known: dict[str, Prior], sa
     return {"fit": FITTED, "numbers": {k: _short(v) for k, v in numbers.items()}, "columns": names, "rows": rows}
 
 
-def _hosts(data: Path, output: Path, date: str, say: Say) -> tuple[dict[str, Any], dict[str, Any]]:
+def _hosts(
+    server_rows: Sequence[ps_scaling.ScalingRow],
+    job_rows: Sequence[multi_gpu.MultiGpuRow],
+    output: Path,
+    date: str,
+    say: Say,
+) -> tuple[dict[str, Any], dict[str, Any]]:
     host = assumed_host()
-    servers = ps_scaling.scaling(ps_scaling.read_rows(data / SERVERS), host)
+    servers = ps_scaling.scaling(server_rows, host)
     speeds = [row.steps_per_s for row in servers.rows]
     point = servers.best()
     server_columns = {
@@ -104,7 +114,7 @@ def _hosts(data: Path, output: Path, date: str, say: Say) -> tuple[dict[str, Any
     for name, values in server_columns.items():
         say(f"speed with parameter servers, {name.replace('_', ' ')}: {mape(values, speeds):.1f} %")
 
-    jobs = multi_gpu.scaling(multi_gpu.read_rows(data / SPEEDS), host)
+    jobs = multi_gpu.scaling(job_rows, host)
     times = [row.step_s for row in jobs.rows]
     middle = jobs.best()
     job_columns = {

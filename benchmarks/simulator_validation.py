@@ -199,6 +199,16 @@ the simulator needs its graph.
 """
 
 
+def slides() -> str:
+    return f"""## Statements of the Driple paper's slides
+
+Right or wrong, on the simulated `v100-p1w2-pcie`. Shares of patterns depend on how NVML is read: its gauge averages, so
+a short idle span becomes a lower level.
+
+{simulator_paper.table(simulator_paper.facts())}
+"""
+
+
 def page(content: dict[str, Any], rows_file: Path) -> str:
     licences = markdown(("source of measurements", "licence"), sorted(content["licences"].items()))
     parts = (
@@ -207,10 +217,7 @@ def page(content: dict[str, Any], rows_file: Path) -> str:
         all_reduce(content["multi_gpu"]),
         measured_rows(rows_file),
         others(),
-        "## Statements of the Driple paper's slides\n\nRight or wrong, on the simulated `v100-p1w2-pcie`. Shares of patterns"
-        " depend on how NVML is read: its gauge\naverages, so a short idle span becomes a lower level.\n\n"
-        + simulator_paper.table(simulator_paper.facts())
-        + "\n",
+        slides(),
         f"## Sources\n\n{licences}",
     )
     return f"""# Simulator validation

@@ -148,3 +148,13 @@ def device_file(
             if prior.flop_cost or kind == "other":
                 found[f"{FLOP_COST}.{kind}"] = of_fit(prior.flop_cost * factor, "1", source)
     return DeviceFile(gpu, sheet.title, GPU, found)
+
+
+def slower_file(name: str, title: str, other: DeviceFile, factor: float, source: str, origin: Origin) -> DeviceFile:
+    """The file of a GPU that takes `factor` times as long as another one for everything that it computes or moves."""
+    found = dict(other.parameters)
+    for speed in (PEAK, BANDWIDTH):
+        known = found[speed]
+        note = f"that of the {other.name} file over {factor:.3g}: {source}"
+        found[speed] = Parameter(known.value / factor, known.unit, note, origin.date, origin.points, origin.error_pct)
+    return DeviceFile(name, title, GPU, found)

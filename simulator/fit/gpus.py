@@ -31,3 +31,6 @@ GPUS: dict[str, Gpu] = {
     "rtx8000": Gpu("NVIDIA Quadro RTX 8000", TURING, 16.3e12, 672e9),
     "t4": Gpu("NVIDIA Tesla T4", TURING, 8.1e12, 320e9),
 }
+
+SLOWER: dict[str, tuple[str, str]] = {"k80": ("NVIDIA Tesla K80, one of its two GPUs", "p100")}
+"""GPUs of which only the ratio to another one is known: title, and the other one."""

@@ -126,3 +126,10 @@ def server_costs(host: HostModel, per_tensor_s: float, per_byte_s: float) -> Hos
         server_receive_s_per_byte=per_byte_s / 4,
         apply_s_per_byte=per_byte_s / 4,
     )
+
+
+def times_as_long(rows: Sequence[ScalingRow], gpu: str, other: str, host: HostModel) -> list[float]:
+    """For every model on one server: the computing time of a GPU over that of another one."""
+    alone = {(row.gpu, row.model): row for row in rows if row.workers == 1 and row.servers == 1}
+    models = sorted({model for _, model in alone if {(gpu, model), (other, model)} <= set(alone)})
+    return [computing_s(alone[gpu, model], host) / computing_s(alone[other, model], host) for model in models]

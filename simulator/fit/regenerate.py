@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.device import SUFFIX
+from driple.contracts.formats.device import SUFFIX, read_device
 from driple.contracts.run_dir import replacing
 from driple.simulator.fit import multi_gpu, ps_scaling
-from driple.simulator.fit.gpu_model import FITTED, Origin, device_file, named
-from driple.simulator.fit.gpus import GPUS
+from driple.simulator.fit.gpu_model import FITTED, Origin, device_file, named, slower_file
+from driple.simulator.fit.gpus import GPUS, SLOWER
 from driple.simulator.fit.host_files import CM_DARE, assumed_host, fabric_files, host_file
 from driple.simulator.fit.op_benchmarks import Prior, beside_reference, priors, table
 from driple.simulator.fit.single_gpu import KEYS, Fit, mape, read_measured
+from driple.simulator.host_model import HostModel, host_model
 
 ONE_GPU = "calibration_1gpu.csv"
 SERVERS = "ps_cmdare.csv"
@@ -132,6 +133,7 @@ def _hosts(
         Origin(len(times), round(mape(job_columns["without_model"], times), 1), date),
     )
     file.write(output / "hosts" / f"{file.name}{SUFFIX}")
+    _slower(server_rows, output / "devices", host_model(file), date)
     for fabric in fabric_files(date):
         fabric.write(output / "fabrics" / f"{fabric.name}{SUFFIX}")
     return (
@@ -147,6 +149,20 @@ def _hosts(
             ),
         },
     )
+
+
+def _slower(rows: Sequence[ps_scaling.ScalingRow], devices: Path, host: HostModel, date: str) -> None:
+    """The files of GPUs of which only ratios of computing times are known."""
+    for gpu, (title, other) in SLOWER.items():
+        factors = ps_scaling.times_as_long(rows, gpu, other, host)
+        if factors:
+            factor = float(np.median(factors))
+            spread = 100 * float(np.mean(np.abs(np.array(factors) / factor - 1)))
+            origin = Origin(len(factors), round(spread, 1), date)
+            source = f"median ratio of computing times of {CM_DARE.removeprefix('fit of ')}; error: spread over models"
+            path = devices / f"{gpu}{SUFFIX}"
+            known = read_device(devices / f"{other}{SUFFIX}")
+            slower_file(gpu, title, known, factor, source, origin).write(path)
 
 
 def _table(names: Sequence[str], rows: Sequence[object], columns: dict[str, list[float]]) -> dict[str, Any]:

@@ -77,7 +77,11 @@ def data(tmp_path: Path) -> Path:
         "gpu,model,servers,workers,steps_per_s,params,tensors",
         [
             (gpu, model, servers, workers, speed * workers, 1e6, 20)
-            for gpu, model, servers, speed in (("k80", "small", 1, 2.0), ("p100", "smaller", 2, 5.0))
+            for gpu, model, servers, speed in (
+                ("k80", "small", 1, 2.0),
+                ("p100", "small", 1, 5.0),
+                ("p100", "smaller", 2, 5.0),
+            )
             for workers in (1, 2)
         ],
     )
@@ -109,7 +113,7 @@ def test_equal_measurements_give_equal_and_complete_files(
     one, other = (folders(tmp_path / name) for name in ("one", "other"))
     assert run(data, *one) == run(data, *other) == 0
     names = [path.relative_to(one[0]) for path in sorted(one[0].glob("**/*.json"))]
-    assert {name.stem for name in names if name.parts[0] == "devices"} == {"v100", "2080ti", "p100", "t4"}
+    assert {name.stem for name in names if name.parts[0] == "devices"} == {"v100", "2080ti", "p100", "t4", "k80"}
     assert [(one[0] / name).read_bytes() for name in names] == [(other[0] / name).read_bytes() for name in names]
     assert {read_device(one[0] / name).parameters.popitem()[1].date for name in names[:-1] if len(name.parts) > 1} == {
         DATE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from driple.simulator.fit import multi_gpu, ps_scaling
@@ -36,6 +38,16 @@ def test_server_costs_come_back_from_simulated_speeds() -> None:
             made.append(ScalingRow("made", model, 1, workers, speed, size, tensors))
     fit = ps_scaling.scaling(made, assumed_host())
     assert fit.grid[fit.best()] == true
+
+
+def test_the_ratio_of_computing_times_is_without_the_time_of_servers() -> None:
+    host = server_costs(assumed_host(), TENSOR_S[3], BYTE_S[2])
+    made = []
+    for gpu, compute_s in (("slow", 0.15), ("fast", 0.05)):
+        row = ScalingRow(gpu, "large", 1, 1, 1.0, 12e6, 100)
+        made.append(replace(row, steps_per_s=steps_per_s(row, compute_s, host)))
+    assert made[1].steps_per_s / made[0].steps_per_s < 2.9
+    assert ps_scaling.times_as_long(made, "slow", "fast", host) == pytest.approx([3.0], rel=1e-3)
 
 
 def test_an_all_reduce_starts_after_the_step_and_takes_its_bytes_and_tensors() -> None:

@@ -6,8 +6,9 @@ With W workers and a gradient of n bytes:
     tree   children send n to their parent, level by level up the binary tree, then parents send n down again
     star   all others send n to the first worker, which then sends n to each of them
 
-Every round costs `latency_s` in addition. The gradients of a segment are reduced when all workers have computed it, one
-segment after the other, while computing goes on. The next step begins `barrier_s` after the last.
+Every round costs `latency_s` in addition, and every tensor `collective_s` before the first round. The gradients of a
+segment are reduced when all workers have computed it, one segment after the other, while computing goes on. The next
+step begins `barrier_s` after the last.
 """
 
 from __future__ import annotations
@@ -91,9 +92,10 @@ class AllReduceJob(Job):
                 self._reduce()
 
     def _reduce(self) -> None:
-        size = self.segments[self._reducing[0]].reduced.bytes
-        if size:
-            self._phase(0, size)
+        reduced = self.segments[self._reducing[0]].reduced
+        if reduced.bytes and self._phases:
+            delay_s = reduced.tensors * self.host.collective_s
+            self.fluid.after(delay_s, lambda: self._phase(0, reduced.bytes))
         else:
             self.fluid.after(0.0, self._reduced)
 

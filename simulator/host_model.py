@@ -46,6 +46,8 @@ class HostModel:
     """Rate of a copy between host and GPU memory, in each direction, shared by the GPUs of a machine; 0: no limit."""
     latency_s: float = 0.0
     """Delay of a message of an all-reduce."""
+    collective_s: float = 0.0
+    """From one all-reduce of a tensor to the next: starting it on all workers."""
 
 
 def host_model(file: DeviceFile) -> HostModel:

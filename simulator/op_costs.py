@@ -69,17 +69,20 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     Raises:
         BadInput: the device file lacks a parameter or has an absurd one, or the graph has no sizes.
     """
-    peak, bandwidth = _speed(device, PEAK), _speed(device, BANDWIDTH)
+    try:
+        peak, bandwidth = _speed(device, PEAK), _speed(device, BANDWIDTH)
+        flop_cost, byte_cost, launch, memory_cost = _tables(device)
+        usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
+    except BadInput as error:
+        raise BadInput(f"device {device.name}: {error}") from None
     kinds, moved = kind_numbers(step), step.read_bytes + step.written_bytes
     if len(kinds) and not (step.flops.any() and moved.any()):
         raise BadInput("the graph has no FLOPs or no shapes, so ops have no times; build it again with TensorFlow")
-    flop_cost, byte_cost, launch, memory_cost = _tables(device)
     flops = tiled_flops(step, device.get(TILE_IN, 0.0), device.get(TILE_OUT, 0.0))
     # Beside a GPU, the host's ops only pass through the framework's thread.
     runs = step.executions * (step.on_device if device.kind == GPU else True)
     busy = runs * (launch[kinds] + flops * flop_cost[kinds] / peak + moved * byte_cost[kinds] / bandwidth)
     memory = np.minimum(busy, runs * moved * memory_cost[kinds] / bandwidth)
-    usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
     return OpCosts(_wall(busy, step.executions * np.where(kinds == _FREE, free, usual)), busy, memory)
 
 

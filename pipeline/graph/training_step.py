@@ -29,6 +29,7 @@ _NO_WINDOW = [0] * len(WINDOW)
 SCALAR_BYTES = 8
 _LOOPED = re.compile(r"(^|/)while(_\d+)?(/|$)")
 _COLLECTIVE = "CollectiveReduce"
+_UPDATE = re.compile(r"(Resource)?(Sparse)?Apply")
 
 
 class Transfer(NamedTuple):
@@ -71,7 +72,7 @@ class TrainingStep:
     pushes: tuple[Transfer, ...]
     """Gradients and other tensors that servers take, each after its op."""
     reduced: tuple[Transfer, ...] = ()
-    """Tensors of an all-reduce; their server is -1."""
+    """Tensors of an all-reduce, each after its op; their server is -1."""
 
     @property
     def pulled_bytes(self) -> float:
@@ -171,9 +172,6 @@ def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:
     servers = np.array([_server(*known[name][:2]) for name in raw.devices], dtype=np.int64)
     pulls, pushes = _transfers(raw, number, servers)
     chosen = mine.tolist()
-    reduced = tuple(
-        Transfer(int(number[op]), -1, float(raw.bytes[op])) for op in chosen if raw.ops[op].startswith(_COLLECTIVE)
-    )
     kinds = {known[raw.devices[op]][2] for op in chosen}
     return TrainingStep(
         ops=tuple(raw.ops[op] for op in chosen),
@@ -185,8 +183,17 @@ def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:
         on_device=np.array(["GPU" not in kinds or known[raw.devices[op]][2] == "GPU" for op in chosen], dtype=bool),
         pulls=pulls,
         pushes=pushes,
-        reduced=reduced,
+        reduced=() if pulls else _reduced(raw, number, details.read_bytes),
     )
+
+
+def _reduced(raw: RawGraph, number: NDArray[np.int64], read_bytes: NDArray[np.float64]) -> tuple[Transfer, ...]:
+    """What the all-reduce ops of a worker take. Where the runtime reduces outside the graph: what its updates take."""
+    own = [op for op in range(len(raw.ops)) if number[op] >= 0]
+    taking = [op for op in own if raw.ops[op].startswith(_COLLECTIVE)]
+    taking = taking or [op for op in own if _UPDATE.match(raw.ops[op])]
+    # The update of a resource variable has no output; it reads little beside its gradient.
+    return tuple(Transfer(int(number[op]), -1, float(raw.bytes[op] or read_bytes[op])) for op in taking)
 
 
 def _server(job: str | None, task: int | None) -> int:

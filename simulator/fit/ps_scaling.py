@@ -7,7 +7,6 @@ byte, both directions and the update together. Everything else is that of the ho
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from driple.contracts.errors import BadInput
+from driple.simulator.fit.grid_fit import GridFit
+from driple.simulator.fit.op_benchmarks import table
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
 from driple.simulator.parameter_server import ParameterServerJob
@@ -23,6 +24,9 @@ from driple.simulator.segments import Moved, Segment
 PIECES = 8
 STEPS = 12
 BYTES_PER_PARAMETER = 4
+COLUMNS = ("gpu", "model", "servers", "workers", "steps_per_s", "params", "tensors")
+TENSOR_S = tuple(float(seconds) for seconds in np.geomspace(6e-5, 1.5e-4, 5))
+BYTE_S = tuple(float(seconds) for seconds in np.geomspace(0.9e-9, 2.5e-9, 6))
 
 
 @dataclass(frozen=True)
@@ -42,23 +46,20 @@ class ScalingRow:
 def read_rows(path: Path) -> list[ScalingRow]:
     """The rows of ps_cmdare.csv. Raises BadInput if the file is another one."""
     try:
-        with path.open(newline="") as stream:
-            return [
-                ScalingRow(
-                    row["gpu"],
-                    row["model"],
-                    int(row["servers"]),
-                    int(row["workers"]),
-                    float(row["steps_per_s"]),
-                    float(row["params"]) * BYTES_PER_PARAMETER,
-                    int(row["tensors"]),
-                )
-                for row in csv.DictReader(stream)
-            ]
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-    except (KeyError, ValueError):
-        raise BadInput(f"{path}: not a table of parameter-server speeds (gpu, servers, workers, ...)") from None
+        return [
+            ScalingRow(
+                row["gpu"],
+                row["model"],
+                int(row["servers"]),
+                int(row["workers"]),
+                float(row["steps_per_s"]),
+                float(row["params"]) * BYTES_PER_PARAMETER,
+                int(row["tensors"]),
+            )
+            for row in table(path, COLUMNS)
+        ]
+    except ValueError as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def steps_per_s(row: ScalingRow, compute_s: float, host: HostModel, seed: int = 0) -> float:
@@ -102,15 +103,18 @@ def computing_s(row: ScalingRow, host: HostModel) -> float:
     return (low + high) / 2
 
 
-def predict(rows: Sequence[ScalingRow], host: HostModel) -> list[tuple[ScalingRow, float]]:
-    """Every row with more than one worker, and its simulated speed."""
-    alone = {(row.gpu, row.model, row.servers): computing_s(row, host) for row in rows if row.workers == 1}
-    found = []
-    for row in rows:
-        key = (row.gpu, row.model, row.servers)
-        if row.workers > 1 and key in alone:
-            found.append((row, steps_per_s(row, alone[key], host)))
-    return found
+def scaling(rows: Sequence[ScalingRow], host: HostModel) -> GridFit[ScalingRow, tuple[float, float]]:
+    """The simulated speeds of the rows with several workers, on the grid of costs of a tensor and of a byte."""
+    alone = {(row.gpu, row.model, row.servers): row for row in rows if row.workers == 1}
+    several = [row for row in rows if row.workers > 1 and (row.gpu, row.model, row.servers) in alone]
+    grid = [(tensor_s, byte_s) for tensor_s in TENSOR_S for byte_s in BYTE_S]
+    hosts = {point: server_costs(host, *point) for point in grid}
+    compute = {(key, point): computing_s(row, hosts[point]) for key, row in alone.items() for point in grid}
+
+    def speed(row: ScalingRow, point: tuple[float, float]) -> float:
+        return steps_per_s(row, compute[(row.gpu, row.model, row.servers), point], hosts[point])
+
+    return GridFit(several, grid, speed, lambda row: row.steps_per_s)
 
 
 def server_costs(host: HostModel, per_tensor_s: float, per_byte_s: float) -> HostModel:
@@ -124,6 +128,8 @@ def server_costs(host: HostModel, per_tensor_s: float, per_byte_s: float) -> Hos
     )
 
 
-def mape(found: Sequence[tuple[ScalingRow, float]]) -> float:
-    """Mean absolute error of the speed in percent."""
-    return 100 * float(np.mean([abs(speed / row.steps_per_s - 1) for row, speed in found]))
+def times_as_long(rows: Sequence[ScalingRow], gpu: str, other: str, host: HostModel) -> list[float]:
+    """For every model on one server: the computing time of a GPU over that of another one."""
+    alone = {(row.gpu, row.model): row for row in rows if row.workers == 1 and row.servers == 1}
+    models = sorted({model for _, model in alone if {(gpu, model), (other, model)} <= set(alone)})
+    return [computing_s(alone[gpu, model], host) / computing_s(alone[other, model], host) for model in models]

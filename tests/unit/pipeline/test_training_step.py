@@ -54,6 +54,17 @@ def test_servers_share_variables_and_each_gradient_goes_to_its_variable() -> Non
     assert pushed == pytest.approx(pulled, rel=0.02)
 
 
+def test_an_all_reduce_adds_up_the_gradients_that_updates_take() -> None:
+    step = stored_step(workload("resnet50", strategy="allreduce"), Setting.parse("v100-p0w2-1g"))
+    assert step is not None
+    assert (step.pulls, step.pushes) == ((), ())
+    # Gradients of all parameters, each after the backward pass.
+    assert sum(one.bytes for one in step.reduced) == pytest.approx(25.6e6 * 4, rel=0.01)
+    assert {step.ops[one.op] for one in step.reduced} == {"ApplyMomentum"}
+    with_servers = stored_step(workload("resnet50"), P1)
+    assert with_servers is not None and with_servers.reduced == ()
+
+
 def test_ops_of_a_loop_run_once_for_each_token() -> None:
     step = stored_step(workload("nmt_small"), P1)
     assert step is not None

@@ -50,7 +50,7 @@ _LEAST_SPEED = 1e3
 """A device with fewer FLOP/s or bytes/s is a mistake in the unit."""
 _LONGEST_S = 10.0
 """As launch or dispatch of one op."""
-_REMEDY = "driple-calibrate devices writes a complete file"
+_REMEDY = "driple-calibrate writes a complete file"
 
 
 class OpCosts(NamedTuple):
@@ -69,12 +69,9 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     Raises:
         BadInput: the device file lacks a parameter or has an absurd one, or the graph has no sizes.
     """
-    try:
-        peak, bandwidth = _speed(device, PEAK), _speed(device, BANDWIDTH)
-        flop_cost, byte_cost, launch, memory_cost = _tables(device)
-        usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
-    except BadInput as error:
-        raise BadInput(f"device {device.name}: {error}") from None
+    peak, bandwidth = _speed(device, PEAK), _speed(device, BANDWIDTH)
+    flop_cost, byte_cost, launch, memory_cost = _tables(device)
+    usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
     kinds, moved = kind_numbers(step), step.read_bytes + step.written_bytes
     if len(kinds) and not (step.flops.any() and moved.any()):
         raise BadInput("the graph has no FLOPs or no shapes, so ops have no times; build it again with TensorFlow")

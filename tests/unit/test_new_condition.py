@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -155,9 +156,10 @@ ELSEWHERE = {"rate_mbit", "congestion"}  # tbf and routes make them
 @pytest.mark.parametrize("name", [one.name for one in fields(NetworkCondition) if one.name not in ELSEWHERE])
 def test_every_condition_is_applied(name: str) -> None:
     """One without words for netem would be recorded and never made."""
-    assert netem_words(NetworkCondition(**{name: 1.0}))
-    assert " netem " in sending_lines(Shape(**{name: 1.0}), netem=True)[1]
-    assert list(NetworkCondition(**{name: 1.0}).parts) == [condition_key(name)]
+    value: dict[str, Any] = {name: 1.0}
+    assert netem_words(NetworkCondition(**value))
+    assert " netem " in sending_lines(Shape(**value), netem=True)[1]
+    assert list(NetworkCondition(**value).parts) == [condition_key(name)]
 
 
 def test_labels_are_as_they_were() -> None:

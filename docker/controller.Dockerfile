@@ -22,6 +22,7 @@ COPY orchestrator orchestrator
 COPY workloads workloads
 COPY pipeline pipeline
 COPY inspector inspector
+COPY simulator simulator
 COPY experiments experiments
 COPY inspectors inspectors
 COPY zoo_graphs zoo_graphs

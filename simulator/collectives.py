@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from driple.simulator.cluster import Cluster
 from driple.simulator.fluid import Flow
-from driple.simulator.job import LEAST_S, Job
+from driple.simulator.machines import Cluster
 from driple.simulator.segments import Segment
+from driple.simulator.training_job import LEAST_S, Job
 
 Phase = list[tuple[int, int, float]]
 """Transfers at the same time: sender, receiver, share of the gradient's bytes."""

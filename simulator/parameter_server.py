@@ -19,11 +19,11 @@ All tensors between a worker and a server in one direction pass one after the ot
 from __future__ import annotations
 
 from driple.contracts.strategy import SERVER
-from driple.simulator.cluster import Cluster
 from driple.simulator.fluid import Flow
 from driple.simulator.host_model import UPDATE_TENSORS
-from driple.simulator.job import CPU, LEAST_S, Job, meter
+from driple.simulator.machines import Cluster
 from driple.simulator.segments import Moved, Segment
+from driple.simulator.training_job import CPU, LEAST_S, Job, meter
 
 
 class ParameterServerJob(Job):

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.metrics import GPU, GPU_MEMORY, NET_RX, NET_TX
-from driple.simulator.job import BUSY, CPU, MEMORY, RX, TX
 from driple.simulator.simulate import SimulatedJob
 from driple.simulator.timeline import Timeline
+from driple.simulator.training_job import BUSY, CPU, MEMORY, RX, TX
 
 NVML_SAMPLE_S = 0.02
 """Period of NVML's buffered samples. Assumed: NVIDIA documents only that it depends on the product."""

@@ -15,14 +15,14 @@ from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import STRATEGIES
 from driple.pipeline.graph.public import TrainingStep
-from driple.simulator.cluster import Cluster
 from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
-from driple.simulator.job import BUSY, CPU, MEMORY, RX, TX, Job, meter, pair_meter
+from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import op_costs
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline
+from driple.simulator.training_job import BUSY, CPU, MEMORY, RX, TX, Job, meter, pair_meter
 
 PIECES = 12
 """Segments of a step."""
@@ -40,7 +40,7 @@ class SimulatedJob:
     begun: tuple[NDArray[np.float64], ...]
     """By worker: the start of each step in seconds, and the end of the last one."""
     meters: Mapping[str, Timeline]
-    """By task and quantity (job.py, `meter`)."""
+    """By task and quantity (training_job.py, `meter`)."""
     pairs: Mapping[tuple[str, str], Timeline]
     """Bytes by sender and receiver."""
 

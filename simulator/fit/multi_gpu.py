@@ -18,9 +18,9 @@ from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
 from driple.pipeline.graph.public import stored_step
-from driple.simulator.cluster import Cluster
 from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
+from driple.simulator.machines import Cluster
 from driple.simulator.segments import Moved, Segment
 
 PIECES = 8

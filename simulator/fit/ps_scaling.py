@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from driple.contracts.errors import BadInput
-from driple.simulator.cluster import Cluster
 from driple.simulator.host_model import HostModel
+from driple.simulator.machines import Cluster
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import Moved, Segment
 

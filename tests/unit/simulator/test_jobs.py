@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from driple.simulator.cluster import Cluster
 from driple.simulator.collectives import AllReduceJob, ring, star, tree
 from driple.simulator.host_model import HostModel
-from driple.simulator.job import BUSY, CPU, RX, TX, Job, meter
+from driple.simulator.machines import Cluster
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import Moved, Segment
 from driple.simulator.timeline import timeline
+from driple.simulator.training_job import BUSY, CPU, RX, TX, Job, meter
 
 NOTHING = HostModel(
     rpc_s=0.0,
@@ -149,3 +149,16 @@ def test_topologies_move_what_the_formulas_say() -> None:
         for topology in (tree, star):
             assert sum(share for phase in topology(workers) for _, _, share in phase) == 2 * (workers - 1)
     assert ring(1) == tree(1) == star(1) == []
+
+
+def test_a_worker_beside_its_server_does_more_asynchronous_steps_and_the_job_waits_for_the_others() -> None:
+    # Worker 0 has no link between it and the server: a step is 0.1 s. The other needs 10 + 0.1 + 10 s.
+    together = {"ps:0": 0, "worker:0": 0, "worker:1": 1}
+    parts = segments(compute_s=0.1, mb=1000.0)
+    job = ParameterServerJob(
+        Cluster(together, NOTHING, 100 * MB, gpu=False), parts, 1, 2, sync=False, optimiser="sgd", steps=5, seed=1
+    )
+    job.run()
+    near, far = steps(job)
+    assert far[:3] == pytest.approx([20.1] * 3)
+    assert len(near) > 500 and near == pytest.approx([0.1] * len(near))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from driple.simulator.cluster import Cluster
 from driple.simulator.fluid import Action, Flow, Fluid
+from driple.simulator.machines import Cluster
 from driple.simulator.segments import Segment
 
 BUSY = "busy"
@@ -17,6 +17,8 @@ RX = "rx"
 CPU = "cpu"
 """What a task's meters count: seconds of computing and of memory access, bytes sent and received, processor seconds."""
 
+LEAST_STEPS = 3
+"""Of every worker. An asynchronous worker beside its server may do many more."""
 LEAST_S = 1e-21
 """Seconds per byte where nothing else limits a flow: a flow needs a speed."""
 
@@ -40,24 +42,24 @@ class Job:
         self.random = np.random.default_rng(seed)
         self.begun: list[list[float]] = [[] for _ in range(workers)]
         """By worker: the start of each step, and the end of the last one."""
-        self._ended = 0
         self._computing = [[self._compute_flow(k, one) for one in segments] for k in range(workers)]
 
     def run(self) -> None:
-        """Runs the job until the first worker has done all its steps; in a synchronous job all end together."""
+        """Runs the job until a worker has done all its steps, and every worker has done a few."""
         self._begin_all()
-        self.fluid.run(lambda: self._ended > 0)
+        self.fluid.run(self._finished)
 
     def _begin_all(self) -> None:
         raise NotImplementedError
 
+    def _finished(self) -> bool:
+        done = [len(times) - 1 for times in self.begun]
+        return max(done) >= self.steps and min(done) >= min(self.steps, LEAST_STEPS)
+
     def begin_step(self, worker: int) -> bool:
-        """Notes the start of a step; False if the worker has done all steps."""
+        """Notes the start of a step; False if the job has ended. Asynchronous workers go on until it has."""
         self.begun[worker].append(self.fluid.now)
-        if len(self.begun[worker]) > self.steps:
-            self._ended += 1
-            return False
-        return True
+        return not self._finished()
 
     def compute(self, worker: int, ready: Callable[[int], bool], after: Callable[[int], None]) -> Action:
         """Computes the segments of a step one after the other.

@@ -72,6 +72,8 @@ class TrainingStep:
     """Gradients and other tensors that servers take, each after its op."""
     reduced: tuple[Transfer, ...] = ()
     """Tensors of an all-reduce; their server is -1."""
+    unsized: int = 0
+    """Ops whose tensor size is a guess."""
 
     @property
     def pulled_bytes(self) -> float:
@@ -186,6 +188,7 @@ def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:
         pulls=pulls,
         pushes=pushes,
         reduced=reduced,
+        unsized=int((~raw.sized[mine]).sum()),
     )
 
 

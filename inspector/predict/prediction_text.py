@@ -90,7 +90,7 @@ def rests_on(answer: Prediction) -> list[str]:
     if answer.simulation is None:
         labels, found = ["inspector", "this graph"], [basis_line(answer.basis), *near_lines(answer.novelty)]
     else:
-        labels, found = ["simulation"], [basis_line(answer.basis), NO_ROWS]
+        labels, found = ["simulator"], [basis_line(answer.basis), NO_ROWS]
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:

@@ -59,21 +59,21 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     found = [*warnings(abouts), f"{common_label(answers, axes, ', as a ')} sees it", ""]
     found += [*aligned(rows, left=1), ""]
     found += _best(answers, axes) if len(mixed) == 1 else []
-    found += [f"{basis_name(about):<11} {basis_line(about)}" for about in abouts]
+    found += [f"{basis_name(about)}  {basis_line(about)}" for about in abouts]
     times = [(one.step_time, one.query.setting) for one in answers]
     steps = dict.fromkeys(resource_name(time.resource, setting) for time, setting in times if time and time.resource)
     if steps:
-        found.append(f"step time   burst + idle of {' or '.join(steps)}")
+        found.append(f"step time  burst + idle of {' or '.join(steps)}")
     if any(_unsure(one) for one in answers):
-        found.append("~           resources differ in burst + idle: take with care; a single prediction shows them")
+        found.append("~          resources differ in burst + idle: take with care; a single prediction shows them")
     if any(one.limited for one in answers):
-        found.append("~           also at the upper limit of predictions: a step may take longer; not ranked")
+        found.append("~          also at the upper limit of predictions: a step may take longer; not ranked")
     far = [one for one in answers if one.novelty is not None and one.novelty.verdict == FAR]
     if far:
-        found.append(f"far         {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
+        found.append(f"far        {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
     if len(mixed) > 1:
         found.append(
-            f"mixed       {' and '.join(sorted(mixed))} answers side by side: not ranked, their difference may be theirs"
+            f"mixed      {' and '.join(sorted(mixed))} answers side by side: not ranked, the difference may be theirs"
         )
     return found
 
@@ -87,8 +87,8 @@ def common_label(answers: Sequence[Prediction], axes: Sequence[str], before_role
 
 
 def basis_name(about: InspectorInfo | SimulationInfo) -> str:
-    """`inspector` or `simulation`."""
-    return "simulation" if isinstance(about, SimulationInfo) else "inspector"
+    """`inspector` or `simulator`."""
+    return "simulator" if isinstance(about, SimulationInfo) else "inspector"
 
 
 def _unsure(answer: Prediction) -> bool:
@@ -116,4 +116,4 @@ def _best(answers: Sequence[Prediction], axes: Sequence[str]) -> list[str]:
     (most, best), (least, worst) = max(ranked, key=itemgetter(0)), min(ranked, key=itemgetter(0))
     name, other = (", ".join(f"{TITLES[axis]} {coordinate(one, axis)}" for axis in axes) for one in (best, worst))
     care = " (not like the training data)" if best.novelty is not None and best.novelty.verdict != LIKE else ""
-    return [f"most        {figures(most)} examples/s with {name}{care}, {most / least:.1f} times {other}"]
+    return [f"most       {figures(most)} examples/s with {name}{care}, {most / least:.1f} times {other}"]

@@ -144,12 +144,14 @@ class Manifest:
 
 
 def network_as_specified(manifest: Manifest) -> bool:
-    """Whether the tasks communicated over the network that the setting names.
+    """Whether the tasks communicated over the network that the setting names, under the condition of the run."""
+    return manifest.network_not_as_asked is None and not on_loopback(manifest)
 
-    False where tasks of a setting with a link rate ran as processes of one machine, over its loopback interface.
-    """
+
+def on_loopback(manifest: Manifest) -> bool:
+    """Whether tasks of a setting with a link rate ran as processes of one machine, over its loopback interface."""
     kinds = {host.kind for host in manifest.hosts.values()}
-    return manifest.network_not_as_asked is None and (manifest.run.setting.one_machine or LOCAL not in kinds)
+    return LOCAL in kinds and not manifest.run.setting.one_machine
 
 
 def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:

@@ -76,17 +76,23 @@ class Workload:
         return "-".join(parts)
 
 
-def _condition(default: Optional[float], shown: str, column: str) -> Any:
-    """A field of NetworkCondition: its value without a condition, its form in a label, the text of its column."""
-    return field(default=default, metadata={"shown": shown, "column": column})
+CONGESTION_CONTROLS: Tuple[str, ...] = ("cubic", "reno", "bbr")
+"""bbr hides loss: at 2 % a link of 1 Gbit/s still carries 0.94 Gbit/s with it, and 0.14 Gbit/s with cubic."""
+
+_UNITS = ("mbit", "ms", "pct")
+
+
+def _condition(default: Any, shown: str, column: str, kind: str = "real", choices: Tuple[str, ...] = ()) -> Any:
+    """A field of NetworkCondition: its value without a condition, its form in a label, its column and its choices."""
+    return field(default=default, metadata={"shown": shown, "column": column, "kind": kind, "choices": choices})
 
 
 @dataclass(frozen=True)
 class NetworkCondition:
     """The condition of the data link of every host of the run.
 
-    The name of a field ends in its unit: `mbit`, `ms` or `pct`. The key in experiments, the label and the column of
-    datasets follow from the field. It has a default, so that runs without it keep their identity.
+    The name of a field ends in its unit: `mbit`, `ms` or `pct`, or it has choices. The key in experiments, the label
+    and the column of datasets follow from the field. It has a default, so that runs without it keep their identity.
     """
 
     # Limit in Mbit/s; None for the rate of the setting.
@@ -97,6 +103,10 @@ class NetworkCondition:
     delay_ms: float = _condition(0.0, "{:g}ms", "delay that was added")
     # Share of outgoing packets of each host that are dropped, in percent.
     loss_pct: float = _condition(0.0, "{:g}%", "loss that was asked for")
+    # Of TCP; None for the default of the hosts (`network_done_by` of run.json says which one was used).
+    congestion: Optional[str] = _condition(
+        None, "{}", "congestion control of TCP that was asked for", "text", CONGESTION_CONTROLS
+    )
 
     @property
     def parts(self) -> Dict[str, str]:
@@ -116,7 +126,7 @@ class NetworkCondition:
 
 def condition_key(name: str) -> str:
     """The key in experiments of a field of NetworkCondition: its name without the unit."""
-    return name.rpartition("_")[0]
+    return name.rpartition("_")[0] if name.rpartition("_")[2] in _UNITS else name
 
 
 @dataclass(frozen=True)

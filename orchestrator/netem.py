@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from driple.contracts.run_spec import NetworkCondition
 
-WITHOUT_NETEM = ("rate", "loss")
-"""Parts of a condition that the lab can make on a kernel without netem."""
+WITHOUT_NETEM = {"rate": "tbf", "loss": "nft", "delay": "relay", "congestion": "route"}
+"""Parts of a condition that the lab can make on a kernel without netem, and how."""
 
 
 def netem_words(condition: NetworkCondition) -> list[str]:

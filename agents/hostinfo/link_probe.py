@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import struct
 import time
 from contextlib import suppress
 from typing import Tuple
@@ -26,6 +27,8 @@ _SHARE = 0.2
 _DATAGRAMS_S = 10.0
 _CHUNK = 1 << 18
 _BUFFER = 4 << 20
+_TCP_CONGESTION = 13
+_MIN_RTT = 148  # offset of tcpi_min_rtt in struct tcp_info; the handshake counts, so queues do not add to it
 
 
 def listening_sockets() -> Tuple[socket.socket, socket.socket]:
@@ -99,25 +102,28 @@ def hear(tcp: socket.socket, udp: socket.socket, until: int) -> HeardAnswer:
 def send(address: str, port: int, seconds: float, packets: int, payload: int) -> SendAnswer:
     """Streams, then sends datagrams at a constant rate. Raises BadInput if the other end cannot be reached."""
     try:
-        sent, took_s = _stream(address, port, seconds)
+        sent, took_s, rtt_ms, congestion = _stream(address, port, seconds)
         pace_s = max(_PACE_S, payload * took_s / (_SHARE * sent)) if sent else _PACE_S
         count = _datagrams(address, port, packets, payload, pace_s)
-        return SendAnswer(bytes=sent, seconds=took_s, packets=count)
+        return SendAnswer(bytes=sent, seconds=took_s, packets=count, rtt_ms=rtt_ms, congestion=congestion)
     except OSError as error:  # also a timeout
         raise BadInput(f"{address} port {port}: {error.strerror or error}") from None
 
 
-def _stream(address: str, port: int, seconds: float) -> Tuple[int, float]:
+def _stream(address: str, port: int, seconds: float) -> Tuple[int, float, float, str]:
     data = bytes(_CHUNK)
     sent = 0
     with socket.create_connection((address, port), _PATIENCE_S) as sock:
         begin_s = time.monotonic()
         while time.monotonic() < begin_s + seconds:
             sent += sock.send(data)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        rtt_us = struct.unpack_from("=I", info, _MIN_RTT)[0] if len(info) >= _MIN_RTT + 4 else 0
+        congestion = sock.getsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, 16).partition(b"\0")[0].decode()
         sock.shutdown(socket.SHUT_WR)
         with suppress(ConnectionError):
             sock.recv(1)  # comes when the other end has it all
-        return sent, time.monotonic() - begin_s
+        return sent, time.monotonic() - begin_s, rtt_us / 1000, congestion
 
 
 def _datagrams(address: str, port: int, packets: int, payload: int, pace_s: float) -> int:

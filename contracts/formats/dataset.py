@@ -73,6 +73,12 @@ SPLITS: Tuple[str, ...] = (ARCHITECTURE, RANDOM)
 
 NETWORK_COLUMNS: Dict[str, Any] = {f"network_{field.name}": field.default for field in fields(NetworkCondition)}
 """Columns of the network condition that was asked for, with their values without a condition."""
+NETWORK_CHOICES: Dict[str, Tuple[str, ...]] = {
+    f"network_{field.name}": field.metadata["choices"]
+    for field in fields(NetworkCondition)
+    if field.metadata["choices"]
+}
+"""Those of them that have names instead of numbers."""
 
 
 def fill_network(row: Dict[str, Any]) -> None:
@@ -87,6 +93,10 @@ def fill_network(row: Dict[str, Any]) -> None:
 BACKGROUND_LOAD_FLAG = "foreign_load"
 """Other programs used the processors of the machine during the run."""
 LOOPBACK_FLAG = "loopback_network"
+MISMATCH_FLAG = "link_mismatch"
+"""The measured links of the run were not those of the setting, or not as asked for."""
+OTHER_NETWORK_FLAGS = (LOOPBACK_FLAG, MISMATCH_FLAG)
+"""Of rows whose tasks did not have the network of the setting; they are left out unless asked for."""
 """The tasks ran on one machine without the network of the setting."""
 UNITS_FLAG = "units_as_published"
 SYMMETRISED_FLAG = "adjacency_symmetrised"
@@ -132,7 +142,7 @@ IDENTITY = _columns(
     "sharding | text | how variables go to parameter servers",
     f"framework | text | {' or '.join(f'`{name}`' for name in FRAMEWORKS)}",
     "code_sha256 | text | of a user's own model file",
-    *(f"network_{one.name} | real | {one.metadata['column']}" for one in fields(NetworkCondition)),
+    *(f"network_{one.name} | {one.metadata['kind']} | {one.metadata['column']}" for one in fields(NetworkCondition)),
     "placement | text | JSON: which tasks shared a machine",
     "steps | int | measured steps asked for; null where a duration was",
     "duration_s | real | measured time asked for; null where steps were",

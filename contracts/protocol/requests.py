@@ -297,6 +297,8 @@ class SendAnswer(Message):
     bytes: int
     seconds: float
     packets: int
+    rtt_ms: float = 0.0  # the least of the TCP stream; 0 if the kernel does not tell
+    congestion: str = ""  # congestion control of the TCP stream
 
 
 class Send(Request[SendAnswer]):

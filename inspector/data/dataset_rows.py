@@ -19,6 +19,7 @@ from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
     LIST_NAMES,
+    NETWORK_CHOICES,
     NETWORK_COLUMNS,
     OP_FREQUENCY,
     PROVENANCES,
@@ -48,7 +49,8 @@ from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
-_NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *NETWORK_COLUMNS)
+_NETWORK_NUMBERS = tuple(name for name in NETWORK_COLUMNS if name not in NETWORK_CHOICES)
+_NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK_NUMBERS)
 _TYPES = {column.name: column.value_type for column in DATASET_COLUMNS}
 _TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from driple.contracts.formats.dataset import NETWORK_COLUMNS
+from driple.contracts.formats.dataset import NETWORK_CHOICES, NETWORK_COLUMNS
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Graph, PublishedGraph
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
@@ -23,14 +23,19 @@ from driple.pipeline.graph.public import CLASSES, OpGraph, class_numbers
 SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
 _OPTIMISERS = ("sgd", "momentum", "rmsprop", "adam")
 
-_CONDITIONS = {name if name.endswith("_pct") else f"log_{name}": name for name in NETWORK_COLUMNS if name not in SIZES}
+_CONDITIONS = {
+    name if name.endswith("_pct") else f"log_{name}": name
+    for name in NETWORK_COLUMNS
+    if name not in SIZES and name not in NETWORK_CHOICES
+}
 """Column of each feature of the network condition; a share is no logarithm, because a little loss matters much."""
+_CHOICES = {f"is_{choice}": (name, choice) for name, choices in NETWORK_CHOICES.items() for choice in choices}
 
 DECLARED_FEATURES = (
     *(f"log_{name}" for name in SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
-    *(*_CONDITIONS, "log_threads"),
+    *(*_CONDITIONS, *_CHOICES, "log_threads"),
     *("log_received_kilobytes", "log_sent_kilobytes", "log_busiest_kilobytes"),
 )
 GRAPH_FACTS = (
@@ -70,6 +75,7 @@ def _of_workload(example: Example) -> dict[str, float]:
     for feature, name in _CONDITIONS.items():
         value = workload.get(name)
         found[feature] = _log1p(value) if feature != name else math.nan if value is None else float(value)
+    found |= {feature: float(workload.get(name) == choice) for feature, (name, choice) in _CHOICES.items()}
     found["log_threads"] = _log1p(workload.get("threads"))
     found["is_async"] = _is(workload, "update", "async")
     found["is_allreduce"] = _is(workload, "strategy", "allreduce")

@@ -10,8 +10,8 @@ from typing import Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import (
-    LOOPBACK_FLAG,
     NETWORK_COLUMNS,
+    OTHER_NETWORK_FLAGS,
     SIMULATED,
     check_metadata,
     fill_network,
@@ -61,11 +61,11 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
         if row["provenance"] != SIMULATED
         and all(row.get(name) == value for name, value in {**asked, **network}.items())
     ]
-    on_network = [row for row in same if LOOPBACK_FLAG not in (row.get(FLAGS) or ())]
+    on_network = [row for row in same if not {*OTHER_NETWORK_FLAGS} & {*(row.get(FLAGS) or ())}]
     if not same:
         label = ", ".join(f"{name} {value}" for name, value in asked.items())
         raise BadInput(f"{path}: no row of this workload ({label}); run it (driple-run), then driple-build-dataset")
-    note = "" if on_network else "over loopback, not on the network of the setting"
+    note = "" if on_network else "not on the network of the setting"
     same = on_network or same
     known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
     means = {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}

@@ -15,6 +15,7 @@ from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import ClockFit
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import JobSpec
+from driple.orchestrator.attempt.data_network import LinkState
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
 from driple.orchestrator.attempt.monitor import Listener, try_ask
 from driple.orchestrator.attempt.prepare import Request, prepare, python_versions
@@ -35,8 +36,7 @@ class FinishedAttempt:
     job: JobSpec
     tasks: Sequence[TaskState]
     clocks: dict[str, ClockFit]
-    network: dict[str, float]
-    network_done_by: dict[str, str]
+    links: LinkState
     versions: dict[str, str]
     folders: dict[str, str]  # folder of the attempt, by host
 
@@ -75,7 +75,7 @@ class Attempt:
             self._listener.detach()
 
     def _go(self) -> FinishedAttempt:
-        network, done_by = self._request.links.apply(self._request.spec, self.clients)
+        links = self._request.links.apply(self._request.spec, self.clients)
         job, self.states = prepare(self._request, self.folders)
         self._listener.states = self.states
         self._warm_up()
@@ -85,7 +85,7 @@ class Attempt:
         self._finish()
         clocks = {name: ClockFit(before[name], client.probe_clock()) for name, client in self.clients.items()}
         tasks = list(self.states.values())
-        return FinishedAttempt(job, tasks, clocks, network, done_by, self._versions(), self.folders)
+        return FinishedAttempt(job, tasks, clocks, links, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
         """Starts a fork server on every host that needs one, and waits until it is ready."""

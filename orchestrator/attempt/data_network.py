@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from driple.contracts.errors import HostError, RunFailed
@@ -30,7 +31,8 @@ PROBE_PACKETS = 200
 LOSS_PACKETS = 2000  # if loss was requested: enough for an error of a quarter at 1 %
 PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
-ENOUGH = 0.8  # a link with a smaller share of its rate is probed again, and then a warning
+ENOUGH, TOO_MUCH = 0.5, 1.25  # the measured rate of a link that is as asked for, as a share of what was asked for
+MOST_PROBES = 4  # other work on the hosts slows a probe
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
 """Default queueing disciplines of a kernel, which it restores by itself."""
 
@@ -60,13 +62,24 @@ class Shaper:
         return 1
 
 
+@dataclass(frozen=True)
+class LinkState:
+    """The links of the hosts of a run."""
+
+    measured: dict[str, float] = field(default_factory=dict)
+    done_by: dict[str, str] = field(default_factory=dict)
+    """What made each part of the condition."""
+    mismatch: str | None = None
+    """Why the links are not those of the setting; None if they are, or if that cannot be told."""
+
+
 class Links:
     """The data network of a sweep."""
 
     def __init__(self, shaper: Shaper, hosts: Mapping[str, HostSpec]) -> None:
         self._shaper = shaper
         self._hosts = hosts
-        self._measured: dict[Any, tuple[dict[str, float], dict[str, str]]] = {}
+        self._measured: dict[Any, LinkState] = {}
         self._last: dict[str, Any] = {}
 
     def data_address(self, setting: Setting, client: AgentClient) -> str:
@@ -97,42 +110,71 @@ class Links:
             raise HostError(f"{client.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
         return f"nic:{nic}"
 
-    def apply(self, spec: RunSpec, clients: Clients) -> tuple[dict[str, float], dict[str, str]]:
-        """Sets the condition of a run unless it is set; returns what was measured, and the mechanisms."""
+    def apply(self, spec: RunSpec, clients: Clients) -> LinkState:
+        """Sets the condition of a run unless it is set, and measures the links."""
         if spec.setting.one_machine:
-            return {}, {}
+            return LinkState()
         hosts = tuple(sorted(clients))
         key = (hosts, spec.setting.network, spec.network, tuple(id(clients[name]) for name in hosts))
         if key not in self._measured or any(self._last.get(name) != key for name in hosts):
             done_by = self._shaper.shape(spec.network, spec.setting, clients)
-            addresses = {name: self.data_address(spec.setting, clients[name]) for name in hosts}
-            packets = LOSS_PACKETS if spec.network.loss_pct else PROBE_PACKETS
-            at_once = self._shaper.pairs_at_once(len(hosts))
-            measured = probe(clients, addresses, packets=packets, at_once=at_once)
-            wanted = spec.network.rate_mbit or float(spec.setting.link_mbit or 0)
-            if measured and measured["rate_mbit"] < ENOUGH * wanted and not spec.network.loss_pct:
-                again = probe(clients, addresses, packets=packets, at_once=at_once)  # the machine may have been busy
-                measured = max(measured, again, key=lambda found: found["rate_mbit"])
-                if measured["rate_mbit"] < ENOUGH * wanted:
-                    log.warning(
-                        "links carry %.0f Mbit/s instead of the %g of %s", measured["rate_mbit"], wanted, spec.setting
-                    )
-            self._measured[key] = (measured, done_by)
+            measured, used = self._probe(spec, clients)
+            mismatch = link_mismatch(spec, measured, used)
+            if mismatch is not None:
+                log.warning("%s: %s; datasets leave out runs on such links", spec.setting, mismatch)
+            self._measured[key] = LinkState(measured, done_by, mismatch)
             for name in hosts:
                 self._last[name] = key
         return self._measured[key]
+
+    def _probe(self, spec: RunSpec, clients: Clients) -> tuple[dict[str, float], set[str]]:
+        """What the links do, and the congestion controls that were used; again if the rate is too low."""
+        addresses = {name: self.data_address(spec.setting, clients[name]) for name in clients}
+        packets = LOSS_PACKETS if spec.network.loss_pct else PROBE_PACKETS
+        at_once = self._shaper.pairs_at_once(len(clients))
+        best: tuple[dict[str, float], set[str]] = {}, set()
+        for _ in range(MOST_PROBES):
+            found = probe(clients, addresses, packets=packets, at_once=at_once)
+            best = max(best, found, key=lambda each: each[0].get("rate_mbit", 0.0))
+            if not best[0] or link_mismatch(spec, *best) is None:
+                break
+        return best
 
     def clear(self, clients: Clients) -> None:
         self._shaper.clear({name: client for name, client in clients.items() if client.lost is None})
 
 
-def probe(clients: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int) -> dict[str, float]:
-    """Measures rate and loss from each host to the next with so many datagrams, on `at_once` pairs in parallel."""
+def link_mismatch(spec: RunSpec, measured: Mapping[str, float], congestion: Collection[str] = ()) -> str | None:
+    """Why measured links are not those that a run asks for; None if they are, or were not measured.
+
+    A short stream does not reach the rate of a link with loss or delay.
+    """
+    condition = spec.network
+    if condition.congestion and congestion and set(congestion) != {condition.congestion}:
+        return f"TCP uses {' and '.join(sorted(congestion))} instead of {condition.congestion}"
+    wanted = condition.rate_mbit or float(spec.setting.link_mbit or 0)
+    rate = measured.get("rate_mbit")
+    if not wanted or rate is None:
+        return None
+    slow = rate < ENOUGH * wanted and not condition.loss_pct and not condition.delay_ms
+    if slow or rate > TOO_MUCH * wanted:
+        return f"links carry {rate:.0f} Mbit/s instead of {wanted:g}"
+    return None
+
+
+def probe(
+    clients: Clients, addresses: Mapping[str, str], *, packets: int, at_once: int
+) -> tuple[dict[str, float], set[str]]:
+    """Measures the link from each host to the next with so many datagrams, on `at_once` pairs in parallel.
+
+    Returns:
+        Rate, loss and round trip, and the congestion controls of the streams.
+    """
     names = [name for name in clients if addresses.get(name)]
     if len(names) < 2:
-        return {}
+        return {}, set()
 
-    def one(pair: tuple[str, str]) -> tuple[float, int, int]:
+    def one(pair: tuple[str, str]) -> tuple[float, int, int, float, str]:
         sender, hearer = pair
         at = clients[hearer].ask(requests.Listen())
         send = requests.Send(
@@ -141,20 +183,22 @@ def probe(clients: Clients, addresses: Mapping[str, str], *, packets: int, at_on
         told = clients[sender].ask(send, timeout_s=60.0)
         got = clients[hearer].ask(requests.Heard(token=at.token), timeout_s=60.0)
         rate = got.tcp_bytes * 8e-6 / got.tcp_seconds if got.tcp_seconds else 0.0
-        return rate, told.packets, got.udp_packets
+        return rate, told.packets, got.udp_packets, told.rtt_ms, told.congestion
 
     pairs = list(zip(names, names[1:] + names[:1], strict=True))
     with ThreadPoolExecutor(max_workers=max(1, min(at_once, len(pairs)))) as pool:
         # Even pairs first, so that a host sends or receives once at a time (except the last of an odd ring).
         found = list(pool.map(one, pairs[::2] + pairs[1::2]))
-    rates = [rate for rate, _, _ in found]
-    sent, heard = sum(sent for _, sent, _ in found), sum(heard for _, _, heard in found)
-    return {
+    rates, sent, heard, round_trips, congestion = zip(*found, strict=True)
+    measured = {
         "rate_mbit": statistics.median(rates),
         "rate_mbit_least": min(rates),
-        "loss_pct": 100.0 * (1 - heard / sent) if sent else 0.0,
-        "probed_packets": float(sent),
+        "loss_pct": 100.0 * (1 - sum(heard) / sum(sent)) if sum(sent) else 0.0,
+        "probed_packets": float(sum(sent)),
     }
+    if any(round_trips):
+        measured["rtt_ms"] = statistics.median(round_trips)
+    return measured, {name for name in congestion if name}
 
 
 class TcShaper(Shaper):
@@ -173,7 +217,7 @@ class TcShaper(Shaper):
             with suppress(RunFailed):  # the cause is the better message
                 self.clear(clients)
             raise
-        return {part: " and ".join(sorted(set(by.values()))) for part in condition.parts}
+        return {part: " and ".join(sorted({ways[part] for ways in by.values()})) for part in condition.parts}
 
     def clear(self, clients: Clients) -> None:
         for name, client in clients.items():
@@ -184,15 +228,24 @@ class TcShaper(Shaper):
     def pairs_at_once(self, hosts: int) -> int:
         return hosts // 2
 
-    def _make(self, condition: NetworkCondition, setting: Setting, client: AgentClient) -> str:
-        """Sets the condition on one host; returns the mechanism."""
+    def _make(self, condition: NetworkCondition, setting: Setting, client: AgentClient) -> dict[str, str]:
+        """Sets the condition on one host; returns the mechanism of each part."""
         nic = self._hosts[client.name].networks.get(setting.network, Link()).nic
         if nic is None:
             raise PermanentError(
                 f"{client.name}: a network condition needs the name of its interface; add networks: "
                 f"{{{setting.network}: {{nic: ...}}}} to the inventory"
             )
-        tc = [*([] if client.facts.uid == 0 else ["sudo", "-n"]), "tc", "qdisc"]
+        ways = self._set_qdisc(condition, nic, client)
+        if condition.congestion is not None:
+            ways["congestion"] = self._set_congestion(condition.congestion, nic, client)
+        return ways
+
+    def _set_qdisc(self, condition: NetworkCondition, nic: str, client: AgentClient) -> dict[str, str]:
+        parts = [part for part in condition.parts if part != "congestion"]
+        if not parts:
+            return {}
+        tc = [*_rights(client), "tc", "qdisc"]
         there = client.ask(requests.Run(argv=("tc", "qdisc", "show", "dev", nic, "root"))).stdout.split()
         if len(there) > 1 and there[1] not in _OWN_QDISCS:
             raise PermanentError(
@@ -204,12 +257,34 @@ class TcShaper(Shaper):
         for way, arguments in tc_ways(condition):
             done = client.ask(requests.Run(argv=(*tc, "replace", "dev", nic, "root", *arguments), limit_s=20.0))
             if done.exit_code == 0:
-                return way
+                return dict.fromkeys(parts, way)
             words = words or " ".join(done.stderr.split())
         raise PermanentError(
             f"{client.name}: cannot make the network condition {condition.label} ({words}); it needs tc as root or by "
             "`sudo -n tc`, and a kernel with netem; leave network: out otherwise"
         )
+
+    def _set_congestion(self, congestion: str, nic: str, client: AgentClient) -> str:
+        """By the routes of the interface to its own network, so that no other traffic changes."""
+        ip = [*_rights(client), "ip", "route", "replace"]
+        shown = client.ask(requests.Run(argv=("ip", "route", "show", "dev", nic, "scope", "link"))).stdout
+        routes = [line.partition(" congctl ")[0].split() for line in shown.splitlines() if line.strip()]
+        if not routes:
+            raise PermanentError(f"{client.name}: {nic} has no route to a network of its own; leave congestion out")
+        for number, route in enumerate(routes):
+            back = (*ip, *route, "dev", nic)
+            client.ask(requests.UndoLater(name=f"congestion of {nic} {number}", argv=back))
+            done = client.ask(requests.Run(argv=(*back, "congctl", congestion), limit_s=20.0))
+            if done.exit_code:
+                raise PermanentError(
+                    f"{client.name}: cannot use {congestion} on {nic} ({' '.join(done.stderr.split())}); it needs "
+                    f"ip as root or by `sudo -n ip`, and the kernel's module tcp_{congestion}"
+                )
+        return f"{congestion} by route"
+
+
+def _rights(client: AgentClient) -> list[str]:
+    return [] if client.facts.uid == 0 else ["sudo", "-n"]
 
 
 def tc_ways(condition: NetworkCondition) -> list[tuple[str, list[str]]]:

@@ -158,8 +158,9 @@ def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
         clocks=ended.clocks,
         ended_real_s=time.time(),
         versions={**manifest.versions, **ended.versions},
-        measured_network=ended.network,
-        network_done_by=ended.network_done_by,
+        measured_network=ended.links.measured,
+        network_done_by=ended.links.done_by,
+        network_not_as_asked=manifest.network_not_as_asked or ended.links.mismatch,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,12 @@ from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
 
 _PARSERS = {"mbit": rate_mbit, "ms": milliseconds, "pct": percentage}
 """By the unit in which the name of a field of NetworkCondition ends."""
-NETWORK_AXES = {
-    condition_key(one.name): (one.name, _PARSERS[one.name.rpartition("_")[2]]) for one in fields(NetworkCondition)
+NETWORK_AXES: dict[str, tuple[str, Callable[[object], Any]]] = {
+    condition_key(one.name): (
+        one.name,
+        choice(one.name, one.metadata["choices"]) if one.metadata["choices"] else _PARSERS[one.name.rpartition("_")[2]],
+    )
+    for one in fields(NetworkCondition)
 }
 """Field of NetworkCondition and parser, by key."""
 

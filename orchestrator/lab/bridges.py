@@ -21,7 +21,7 @@ from driple.orchestrator.lab.layout import (
 )
 from driple.orchestrator.lab.tools import Batch
 
-_BRIDGES = {"data": "br-data", "mgmt": "br-mgmt"}
+BRIDGES = {"data": "br-data", "mgmt": "br-mgmt"}
 _NICS = {"data": DATA_NIC, "mgmt": MANAGEMENT_NIC}
 
 
@@ -36,9 +36,9 @@ class Network:
         # hosts would send to the old address for some tens of seconds.
         lines += [
             f"link add {bridge} up address {hardware_address(0, link)} type bridge mcast_snooping 0"
-            for link, bridge in _BRIDGES.items()
+            for link, bridge in BRIDGES.items()
         ]
-        lines += [f"address add {SUPERVISOR_ADDRESS}/{PREFIX} dev {_BRIDGES['mgmt']}"]
+        lines += [f"address add {SUPERVISOR_ADDRESS}/{PREFIX} dev {BRIDGES['mgmt']}"]
         tools.run(Batch("ip", lines))
 
     @property
@@ -59,7 +59,7 @@ class Network:
             for link in LINKS:
                 peer = f"name {_NICS[link]} address {hardware_address(number, link)}"
                 where = f"netns /proc/{os.getpid()}/fd/{namespace}"
-                port = f"{port_name(number, link)} up master {_BRIDGES[link]}"
+                port = f"{port_name(number, link)} up master {BRIDGES[link]}"
                 lines.append(f"link add {port} type veth peer {peer} {where}")
             addresses = ((data_address(number), DATA_NIC), (management_address(number), MANAGEMENT_NIC))
             commands = [f"address add {address}/{PREFIX} dev {nic}" for address, nic in addresses]

@@ -10,6 +10,7 @@ from driple.contracts.errors import BadInput, UnknownName
 
 MAX_HOSTS = 200
 DATA_NIC = "eth0"
+DATA_NETWORK = "10.71.0.0/16"
 MANAGEMENT_NIC = "mgmt0"
 LINKS = ("data", "mgmt")
 SUPERVISOR_ADDRESS = "10.72.0.1"

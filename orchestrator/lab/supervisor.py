@@ -44,6 +44,7 @@ class Supervisor:
         self._shaper.apply(Shape(self._plan.rate_mbit))
 
     def end(self) -> None:
+        self._shaper.end()
         for pid in self._first.values():
             if host_process.alive(pid):
                 os.kill(pid, signal.SIGKILL)  # all of them, before waiting for the first

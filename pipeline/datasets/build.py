@@ -22,8 +22,8 @@ from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.folder_lock import only_one
 from driple.contracts.formats.dataset import (
-    LOOPBACK_FLAG,
     MEASURED,
+    OTHER_NETWORK_FLAGS,
     PUBLISHED,
     SIMULATED,
     SPLITS,
@@ -38,12 +38,12 @@ from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
 from driple.pipeline.datasets.run_rows import (
-    LOOPBACK_REASON,
     RULES_VERSION,
     Outcome,
     Request,
     SetAside,
     inputs_sha256,
+    network_reason,
     work,
 )
 from driple.pipeline.datasets.splits import empty_sides
@@ -127,8 +127,8 @@ class _Run:
     setting: str
     inputs_sha256: str
     started_s: float
-    loopback: bool
-    """Whether its tasks did not use the network of the setting."""
+    other_network: str | None
+    """Why its tasks did not have the network of the setting; None if they had."""
     simulated: bool
 
     @property
@@ -174,7 +174,7 @@ def build_dataset(
         rebuild: process unchanged runs too.
         prune: drop rows whose run is no longer among the traces, in the settings that have runs.
         include_loopback: use runs whose tasks did not communicate over the network of the setting. Their rows have
-            the flag `loopback_network`. By default these runs are set aside.
+            the flag `loopback_network` or `link_mismatch`. By default these runs are set aside.
         progress: called after each run.
 
     Raises:
@@ -197,8 +197,10 @@ def build_dataset(
         changed = []
         for copies in found:
             state, key = states[copies[0].dataset], copies[0].run_id
-            wanted = [run for run in copies if include_loopback or not run.loopback]
-            result.set_aside += [LeftOut(str(run.folder), LOOPBACK_REASON) for run in copies if run not in wanted]
+            wanted = [run for run in copies if include_loopback or run.other_network is None]
+            result.set_aside += [
+                LeftOut(str(run.folder), network_reason(run.other_network)) for run in copies if run not in wanted
+            ]
             if not wanted:
                 state.gone |= {key} & state.runs.keys()
             elif not rebuild and _unchanged(state.runs.get(key), wanted[0]):
@@ -306,8 +308,11 @@ def _look(traces: Sequence[Path], result: BuildResult) -> list[list[_Run]]:
 def _glance(folder: Path) -> _Run:
     inputs = inputs_sha256(folder / MANIFEST)
     manifest = read_sealed(folder)
-    started, loopback = manifest.started_real_s or 0.0, not network_as_specified(manifest)
-    return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, started, loopback, manifest.is_simulated)
+    started = manifest.started_real_s or 0.0
+    other_network = None if network_as_specified(manifest) else manifest.network_not_as_asked or "over loopback"
+    return _Run(
+        folder, manifest.run_id, str(manifest.run.setting), inputs, started, other_network, manifest.is_simulated
+    )
 
 
 def _begin(setting: str, simulated: bool, output: Path) -> _State:
@@ -323,13 +328,13 @@ def _begin(setting: str, simulated: bool, output: Path) -> _State:
 
 
 def _unchanged(rows: list[Row] | None, run: _Run) -> bool:
-    return _made_from(rows, run.inputs_sha256, run.loopback)
+    return _made_from(rows, run.inputs_sha256, run.other_network is not None)
 
 
-def _made_from(rows: list[Row] | None, inputs: str, loopback: bool = False) -> bool:
+def _made_from(rows: list[Row] | None, inputs: str, other_network: bool = False) -> bool:
     return rows is not None and all(
-        (row["inputs_sha256"], row["rules_version"], LOOPBACK_FLAG in (row["flags"] or ()))
-        == (inputs, RULES_VERSION, loopback)
+        (row["inputs_sha256"], row["rules_version"], not {*OTHER_NETWORK_FLAGS}.isdisjoint(row["flags"] or ()))
+        == (inputs, RULES_VERSION, other_network)
         for row in rows
     )
 

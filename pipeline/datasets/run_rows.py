@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import CorruptRun, DripleError
 from driple.contracts.fingerprint import Fingerprint
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, MEASURED, OPS, SIMULATED
+from driple.contracts.formats.dataset import (
+    BACKGROUND_LOAD_FLAG,
+    LOOPBACK_FLAG,
+    MEASURED,
+    MISMATCH_FLAG,
+    OPS,
+    SIMULATED,
+)
 from driple.contracts.json_values import read_json_file, to_plain
-from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified
+from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified, on_loopback
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
@@ -33,15 +40,20 @@ if TYPE_CHECKING:
 RULES_VERSION = 3
 """Version of the rules for metrics, graphs and splits. An increase recomputes all runs whose traces still exist."""
 
-LOOPBACK_REASON = (
-    "its tasks did not communicate over the network of the setting; driple-build-dataset --include-loopback uses it "
-    "anyway"
-)
 WORKER = "worker"
 _STATISTICS = (
     *("pattern", "bursts", "burst_s_median", "burst_s_spread", "idle_s_median", "idle_s_spread"),
     *("period_s", "refresh_s"),
 )
+
+
+def network_reason(why: str | None) -> str:
+    """Why a run on another network than that of its setting is set aside."""
+    detail = f" ({why})" if why else ""
+    return (
+        f"its tasks did not communicate over the network of the setting{detail}; driple-build-dataset "
+        "--include-loopback uses it anyway"
+    )
 
 
 @dataclass(frozen=True)
@@ -208,8 +220,10 @@ def _metrics(run: Run, task: str) -> Row:
         row |= {f"{key}_{name}": getattr(bib, name) for name in _STATISTICS}
         row |= {f"{amount}_median": bib.burst_amount_median, f"{amount}_spread": bib.burst_amount_spread}
         row[f"{key}_idle_{resource.amount_suffix}"] = bib.idle_amount
+    other, loopback = not network_as_specified(run.manifest), on_loopback(run.manifest)
     about_run = {
-        LOOPBACK_FLAG: not network_as_specified(run.manifest),
+        LOOPBACK_FLAG: other and loopback,
+        MISMATCH_FLAG: other and not loopback,
         BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,
     }
     return {**row, "flags": [*(flag for flag, holds in about_run.items() if holds), *found.flags]}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, LOOPBACK_FLAG, joined_provenance
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, OTHER_NETWORK_FLAGS, joined_provenance
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
-from driple.pipeline.datasets.run_rows import LOOPBACK_REASON, Request, SetAside, inputs_sha256, work
+from driple.pipeline.datasets.run_rows import Request, SetAside, inputs_sha256, network_reason, work
 from driple.pipeline.reports import measured_tables
 from driple.pipeline.reports.html import Cell, Html, facts, join, table, tag
 from driple.pipeline.reports.number_text import counted, duration, listed, plain, summary, when
@@ -82,7 +82,8 @@ def _read(folder: Path) -> Used | Aside:
     if isinstance(outcome, SetAside):
         return Aside(folder, outcome.reason)
     used = Used(folder, outcome.rows)
-    return Aside(folder, LOOPBACK_REASON) if LOOPBACK_FLAG in used.flags else used
+    other = [flag for flag in OTHER_NETWORK_FLAGS if flag in used.flags]
+    return Aside(folder, network_reason(", ".join(other))) if other else used
 
 
 def _age(run: Used) -> tuple[float, str]:

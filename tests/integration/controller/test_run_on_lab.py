@@ -136,3 +136,17 @@ def test_one_machine_has_its_traffic_from_flows(rig: Rig, tmp_path: Path) -> Non
     sent = sum(max(row["bytes_acked"] or 0 for row in rows if row["flow"] == flow) for flow in own)
     assert sent > 20 * 4 * 1000
     assert rig.left() == []
+
+
+def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(rig: Rig, tmp_path: Path) -> None:
+    """The lab cannot limit a link to 40 Gbit/s, and does not reach it."""
+    (result,), _ = rig.sweep(tmp_path, setting="cpu-p1w2-40g", length="steps: 10")
+    assert result.status == "sealed", result.failure
+    manifest = manifest_of(tmp_path)
+    assert "instead of 40000" in str(manifest.network_not_as_asked)
+    assert manifest.measured_network["rtt_ms"] > 0 and manifest.network_done_by["congestion"] == "cubic by route"
+    found = build_dataset([tmp_path / "traces"], output=tmp_path / "datasets")
+    (left,) = found.set_aside
+    assert "instead of 40000" in left.reason
+    again, _ = rig.sweep(tmp_path, setting="cpu-p1w2-40g", length="steps: 10")
+    assert len(again) == 1  # it does not count as done

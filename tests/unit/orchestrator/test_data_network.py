@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,16 @@ from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
 from driple.contracts.setting import Setting
-from driple.orchestrator.attempt.data_network import NOTHING, Links, Shaper, TcShaper, probe, tc_ways
+from driple.orchestrator.attempt.data_network import (
+    MOST_PROBES,
+    NOTHING,
+    Links,
+    Shaper,
+    TcShaper,
+    link_mismatch,
+    probe,
+    tc_ways,
+)
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient
@@ -31,10 +41,13 @@ class FakeClient:
         self.asked: list[requests.Request[Any]] = []
         self._refuse = refuse
         self.qdisc = "qdisc fq_codel 0: root refcnt 2"
+        self.route = ""
 
     def ask(self, request: requests.Request[Any], *, timeout_s: float = 1.0) -> Message:
         self.asked.append(request)
         if isinstance(request, requests.Run):
+            if request.argv[:3] == ("ip", "route", "show"):
+                return requests.RunAnswer(exit_code=0, stdout=self.route, stderr="")
             if "show" in request.argv:
                 return requests.RunAnswer(exit_code=0, stdout=self.qdisc, stderr="")
             refused = any(word in request.argv for word in self._refuse)
@@ -44,7 +57,9 @@ class FakeClient:
             "undo_now": requests.UndoNowAnswer(failed=()),
             "undo_later": requests.Done(),
             "listen": requests.ListenAnswer(tcp_port=1, udp_port=1, token="t"),
-            "send": requests.SendAnswer(bytes=100, seconds=0.1, packets=getattr(request, "packets", 0)),
+            "send": requests.SendAnswer(
+                bytes=100, seconds=0.1, packets=getattr(request, "packets", 0), rtt_ms=0.4, congestion="cubic"
+            ),
             "heard": requests.HeardAnswer(tcp_bytes=12_500_000, tcp_seconds=0.1, udp_packets=180),
         }
         return answers[request.do]
@@ -129,14 +144,61 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
     first, second = FakeClient("h1"), FakeClient("h2")
     both = clients(first, second)
     lossy = spec(NetworkCondition(loss_pct=1.0))
-    measured, done_by = links.apply(lossy, both)
-    assert done_by == {"loss": "netem"}
-    assert measured["rate_mbit"] == pytest.approx(1000) and measured["loss_pct"] == pytest.approx(91.0)
+    found = links.apply(lossy, both)
+    assert found.done_by == {"loss": "netem"} and found.mismatch is None
+    assert found.measured["rate_mbit"] == pytest.approx(1000) and found.measured["loss_pct"] == pytest.approx(91.0)
+    assert found.measured["rtt_ms"] == pytest.approx(0.4)
     before = len(first.asked)
-    assert links.apply(lossy, both)[0] == measured and len(first.asked) == before
+    assert links.apply(lossy, both) == found and len(first.asked) == before
     links.apply(spec(), both)
     assert requests.UndoNow() in first.asked[before:]
     assert not any(isinstance(request, requests.Run) for request in first.asked[before:])
+
+
+@pytest.mark.parametrize(
+    ("condition", "rate", "congestion", "mismatch"),
+    [
+        (NOTHING, 940.0, "bbr", None),
+        (NOTHING, 600.0, "cubic", None),  # other work on the hosts slows a probe
+        (NOTHING, 400.0, "cubic", "links carry 400 Mbit/s instead of 1000"),
+        (NOTHING, 9400.0, "cubic", "links carry 9400 Mbit/s instead of 1000"),
+        (NetworkCondition(rate_mbit=100), 940.0, "cubic", "links carry 940 Mbit/s instead of 100"),
+        (NetworkCondition(delay_ms=20), 200.0, "cubic", None),  # a short stream does not reach the rate
+        (NetworkCondition(loss_pct=2), 50.0, "cubic", None),
+        (NetworkCondition(congestion="reno"), 940.0, "bbr", "TCP uses bbr instead of reno"),
+    ],
+)
+def test_links_that_are_not_as_asked_for(
+    condition: NetworkCondition, rate: float, congestion: str, mismatch: str | None
+) -> None:
+    assert link_mismatch(spec(condition), {"rate_mbit": rate}, {congestion}) == mismatch
+
+
+def test_a_slow_link_is_probed_again_before_it_is_called_a_mismatch() -> None:
+    links = Links(Shaper(), {"h1": host("h1"), "h2": host("h2")})
+    both = FakeClient("h1"), FakeClient("h2")
+    found = links.apply(replace(spec(), setting=Setting.parse("cpu-p1w1-10g")), clients(*both))
+    assert found.mismatch == "links carry 1000 Mbit/s instead of 10000"
+    assert sum(isinstance(request, requests.Send) for request in both[0].asked) == MOST_PROBES
+
+
+def test_congestion_control_is_set_by_the_routes_of_the_interface_and_taken_off() -> None:
+    client = FakeClient("h1")
+    client.route = "10.0.0.0/24 proto kernel src 10.0.0.1 \n"
+    done = TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(congestion="reno"), LINK, clients(client))
+    assert done == {"congestion": "reno by route"}
+    words = ("ip", "route", "replace", "10.0.0.0/24", "proto", "kernel", "src", "10.0.0.1", "dev", "eth1")
+    (undo,) = [request for request in client.asked if isinstance(request, requests.UndoLater)]
+    assert undo.argv == words
+    assert [request for request in client.asked if isinstance(request, requests.Run)][-1].argv == (
+        *words,
+        "congctl",
+        "reno",
+    )
+    client = FakeClient("h1", refuse=("congctl",))
+    client.route = "10.0.0.0/24 proto kernel src 10.0.0.1 \n"
+    with pytest.raises(RunFailed, match="cannot use reno on eth1.*module tcp_reno"):
+        TcShaper({"h1": host("h1", nic="eth1")}).shape(NetworkCondition(congestion="reno"), LINK, clients(client))
 
 
 def test_what_takes_a_condition_off_is_left_with_the_host_before_it_is_made() -> None:
@@ -175,6 +237,6 @@ def test_the_words_of_tc() -> None:
 
 
 def test_one_host_has_no_link_to_probe() -> None:
-    assert probe(clients(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == {}
+    assert probe(clients(FakeClient("h1")), {"h1": "192.0.2.1"}, packets=10, at_once=1) == ({}, set())
     with pytest.raises(RunFailed, match="no link"):
         Shaper().shape(NetworkCondition(loss_pct=1), LINK, {})

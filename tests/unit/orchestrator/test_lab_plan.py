@@ -81,7 +81,7 @@ def test_a_rate_is_set_in_both_directions_after_what_was_there_is_gone() -> None
         "qdisc replace dev eth0 root noqueue",
         f"qdisc replace dev eth0 root handle 1: {tbf}",
     ]
-    assert receiving_lines(Shape(100.0), 7) == [
+    assert receiving_lines(Shape(100.0), "data-lab7") == [
         "qdisc replace dev data-lab7 root noqueue",
         f"qdisc replace dev data-lab7 root handle 1: {tbf}",
     ]
@@ -95,7 +95,7 @@ def test_netem_delays_and_loses_and_tbf_stands_behind_it() -> None:
     assert sending_lines(Shape(None, delay_ms=0.25), netem=True)[1:] == [
         "qdisc replace dev eth0 root handle 1: netem limit 1000 delay 250us"
     ]
-    assert receiving_lines(Shape(None, delay_ms=10.0), 1) == ["qdisc replace dev data-lab1 root noqueue"]
+    assert receiving_lines(Shape(None, delay_ms=10.0), "data-lab1") == ["qdisc replace dev data-lab1 root noqueue"]
 
 
 def test_what_is_above_the_machine_is_not_set() -> None:
@@ -104,12 +104,12 @@ def test_what_is_above_the_machine_is_not_set() -> None:
 
 
 def test_loss_by_nftables_drops_what_leaves_a_host_and_replaces_the_former_rules() -> None:
-    assert loss_lines(0.5, [1]) == [
+    assert loss_lines(0.5, {1: "data-lab1"}) == [
         "add table netdev driple_lab_loss",
         "delete table netdev driple_lab_loss",
         "add table netdev driple_lab_loss",
         'add chain netdev driple_lab_loss from-lab1 { type filter hook ingress device "data-lab1" priority 0; }',
         "add rule netdev driple_lab_loss from-lab1 numgen random mod 100000 < 500 drop",
     ]
-    assert len(loss_lines(0.0, [1, 2])) == 2
-    assert "< 1 drop" in loss_lines(0.00001, [1])[-1]
+    assert len(loss_lines(0.0, {1: "data-lab1", 2: "data-lab2"})) == 2
+    assert "< 1 drop" in loss_lines(0.00001, {1: "data-lab1"})[-1]

@@ -12,7 +12,7 @@ import pytest
 
 from driple.contracts.manifest import FAILED, Manifest
 from driple.pipeline.cli_report import main
-from driple.pipeline.datasets.run_rows import LOOPBACK_REASON
+from driple.pipeline.datasets.run_rows import network_reason
 from driple.pipeline.reports import sweep_page
 from driple.pipeline.reports.page_layout import Report, render
 from driple.pipeline.reports.sweep_page import TRACES_SHOWN, Used, look, sweep_report
@@ -121,7 +121,7 @@ def test_a_run_on_loopback_is_set_aside_for_the_reason_of_the_dataset(runs: Path
     replace(Manifest.read(run / "run.json"), network_not_as_asked="no lab").write(tmp_path / run.name / "run.json")
     report = sweep_report(tmp_path, quiet)
     (left,) = report.facts["set_aside"]
-    assert (report.facts["used"], left["reason"]) == (0, LOOPBACK_REASON)
+    assert (report.facts["used"], left["reason"]) == (0, network_reason("link_mismatch"))
     assert "did not communicate over the network of the setting" in section(report, "Set aside")
 
 

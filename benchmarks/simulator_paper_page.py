@@ -108,9 +108,9 @@ def one_burst() -> str:
 TEXT = """# The simulator and the paper's slides
 
 `python benchmarks/simulator_paper_page.py` writes this page. All values are simulated; the paper's measurements are
-those of its slides. Its workload 1 is taken to be `nmt_medium` (batch size 32, `async`), workload 2 `densenet40_k12`
-(512, `sync`) and workload 3 `inception3` (128, `async`), all on `{setting}`. The slides do not say which of them
-ran on which setting. A duration or level agrees if it is within 20 %.
+those of its slides. Workload 1 is taken to be `nmt_medium` (batch size 32, `async`), workload 2 `densenet40_k12` (512,
+`sync`) and workload 3 `inception3` (128, `async`), all on `{setting}`. The slides do not say which of them ran on which
+setting. A duration or level agrees if it is within 20 %.
 
 {facts}
 
@@ -125,9 +125,9 @@ The simulator does not reproduce this on `{setting}`. The table changes one caus
 
 - **The rate of the channel is the largest cause on one machine.** The 0.4 GB/s are the slides' own: 374 MB/s in the RX
   burst of workload 1. A worker sends as many bytes as it receives, so at equal rates its TX burst lasts as long as its
-  RX burst. RX bursts of workload 1 are shorter than idle time by
-  {one_burst}. For 88 %, TX would have to be 3 times as fast as RX. From 2.6 GB/s on, the cost of tensors and bytes at
-  the server is the limit, and the rate of the channel has no further effect.
+  RX burst. RX bursts of workload 1 are shorter than idle time by {one_burst}.
+  For 88 %, TX would have to be 3 times as fast as RX. From 2.6 GB/s on, the cost of tensors and bytes at the server is
+  the limit, and the rate of the channel has no further effect.
 - **The setting matters as much.** On 1 Gbit/s with 5 machines, the links of the servers limit a step. A worker
   then waits for its variables most of the time, and its own TX bursts are short. The slides do not say over which
   settings the 88 % hold.

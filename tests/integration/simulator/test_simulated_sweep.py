@@ -90,7 +90,8 @@ def _after_first(folder: Path) -> Any:
     ("change", "message"),
     [
         ({"setting": "h100-p1w2-pcie"}, "driple-calibrate --name h100"),
-        ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "no packet loss"),
+        ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "network: loss: a simulation has no packet loss"),
+        ({"setting": "v100-p1w1-1g", "network": {"congestion": "bbr"}}, "network: congestion: a simulation has no"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:

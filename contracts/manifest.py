@@ -54,7 +54,7 @@ class ClockFit:
 class HostRecord:
     """A host of the run, as described by its agent."""
 
-    kind: str  # the backend: `ssh`, `lab` or `local`
+    kind: str  # the backend: `ssh`, `lab`, `local` or `simulated`
     hostname: str
     kernel: str
     boot_id: str
@@ -113,6 +113,11 @@ class Manifest:
             raise BadInput(f"status: expected one of {', '.join(STATUSES)}, got {shown(self.status)}")
         if self.run_id != self.run.id:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the run was simulated: its hosts do not exist."""
+        return any(host.kind == SIMULATED for host in self.hosts.values())
 
     def write(self, path: Path) -> None:
         value = to_plain(self)

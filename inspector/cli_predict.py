@@ -103,6 +103,11 @@ def _parser() -> CommandParser:
         metavar="DATASETS",
         help="also print what was measured: the workload's rows there",
     )
+    more.add_argument(
+        "--simulate",
+        action="store_true",
+        help="simulate, even if there is an inspector; without one, a setting with a device file is simulated anyway",
+    )
     more.add_argument("--fresh", action="store_true", help="build the graph again, even if it is cached or stored")
     return parser
 

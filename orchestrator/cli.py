@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         accept_loopback=arguments.accept_loopback,
         simulate=arguments.simulate,
     )
-    parts = (planned.experiment, planned.runs, planned.done)
+    parts = (planned.experiment, planned.runs, planned.done, planned.simulated)
     # No indent: it costs seconds at 10 000 runs.
     print(json.dumps(plan_text.plan_json(*parts)) if arguments.json else plan_text.plan_text(*parts))
     return 0
@@ -161,11 +161,11 @@ def _run(arguments: argparse.Namespace, notify: Notify, patience_s: float) -> in
         console.close()
         root.removeHandler(handler)
     results = [each for each in result.runs if each not in result.skipped]
-    summary = summary_json(result.experiment, str(result.output), len(result.skipped), results)
+    summary = summary_json(result.experiment, str(result.output), len(result.skipped), results, result.simulated)
     if arguments.json:
         tell(json.dumps(summary))
     elif results:
-        tell(summary_text(results))
+        tell(summary_text(results, result.simulated))
     notify.tell(FINISHED, summary, wait=True)
     return 1 if result.failed else 130 if result.not_done else 0
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
+from driple.contracts.formats.dataset import SIMULATED_FOLDER, is_simulated
 from driple.pipeline.progress_line import ProgressLine
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-build-dataset",
         description="Build one dataset per setting from run directories. Each row is a task of a run with its graph\n"
-        "and metrics. Unchanged runs are skipped. Runs that cannot be used are set aside with the reason.",
+        "and metrics. Rows of simulated runs go to DIR/simulated, apart from measured ones. Unchanged runs are\n"
+        "skipped. Runs that cannot be used are set aside with the reason.",
         example="driple-build-dataset traces/",
     )
     parser.add_argument("traces", type=Path, nargs="*", metavar="TRACES", help="folder with run directories, any depth")
@@ -113,16 +115,24 @@ class ProgressBar(ProgressLine):
 
 def to_json(result: BuildResult) -> dict[str, object]:
     """The result for programs."""
-    settings = {done.setting: dataclasses.asdict(done) for done in result.settings}
+    settings = {_name(done): dataclasses.asdict(done) for done in result.settings}
     for done in settings.values():
         del done["setting"]
     aside = [dataclasses.asdict(left) for left in result.set_aside]
-    return {"runs": result.found, "computed": result.computed, "settings": settings, "set_aside": aside}
+    return {
+        "provenance": result.provenance,
+        "runs": result.found,
+        "computed": result.computed,
+        "settings": settings,
+        "set_aside": aside,
+    }
 
 
 def to_text(result: BuildResult) -> str:
     """The result for people."""
-    lines = [line for done in result.settings for line in _setting_lines(done)]
+    simulated = [done.file for done in result.settings if is_simulated(done.provenance)]
+    lines = [f"SIMULATED: {', '.join(simulated)}: rows of simulated runs, not measured"] if simulated else []
+    lines += [line for done in result.settings for line in _setting_lines(done)]
     aside = len(result.set_aside)
     if aside:
         lines += ["", f"set aside, {aside} of {result.found}:"]
@@ -137,12 +147,17 @@ def to_text(result: BuildResult) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
+def _name(done: SettingReport) -> str:
+    """The setting, with the folder of simulated rows before it."""
+    return f"{SIMULATED_FOLDER}/{done.setting}" if is_simulated(done.provenance) else done.setting
+
+
 def _setting_lines(done: SettingReport) -> list[str]:
     counts = [f"{done.added} added", f"{done.replaced} replaced", f"{done.kept} kept"]
     counts += [f"{done.removed} removed"] if done.removed else []
     state = "" if done.written else " (file unchanged)" if done.rows else " (file removed)"
     lines = [
-        f"{done.setting}: {done.rows} rows ({', '.join(counts)}) of {done.runs} runs, {done.graphs} graphs, "
+        f"{_name(done)}: {done.rows} rows ({', '.join(counts)}) of {done.runs} runs, {done.graphs} graphs, "
         f"{done.families} model families -> {done.file}{state}"
     ]
     for split, sides in done.empty.items():

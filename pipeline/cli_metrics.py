@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.run_dir import replacing
 from driple.pipeline.reports.number_text import UNKNOWN, amount, duration
 
@@ -29,14 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = metrics(
         arguments.file, time=arguments.time, values=arguments.value, counters=arguments.counter, step_s=arguments.step
     )
+    title = f"{arguments.file.name}{' (simulated)' if is_simulated(found.provenance) else ''}"
     if arguments.plot:
         from driple.pipeline.bursts.burst_plot import plot
 
-        plot(arguments.plot, arguments.file.name, found.analysed)
+        plot(arguments.plot, title, found.analysed)
     if arguments.perfetto:
         from driple.pipeline.bursts.perfetto import write_perfetto
 
-        write_perfetto(arguments.perfetto, arguments.file.name, found.analysed)
+        write_perfetto(arguments.perfetto, title, found.analysed)
     if arguments.csv:
         _write_csv(found, arguments.csv)
     print(json.dumps(found.to_json(), allow_nan=False) if arguments.json else _text(found))
@@ -88,7 +90,8 @@ _HEADER = ("series", "pattern", "burst", "idle", "burst amount", "bursts", "peri
 def _text(found: Metrics) -> str:
     rows = [_HEADER, *map(_row, found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADER))]
-    lines = [found.read_as, *(f"  {note}" for note in found.notes), ""]
+    simulated = ["SIMULATED: a simulated run, not a measured one"] if is_simulated(found.provenance) else []
+    lines = [*simulated, found.read_as, *(f"  {note}" for note in found.notes), ""]
     for row in rows:
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     return "\n".join(map(printable, lines)).replace(UNKNOWN, "-")

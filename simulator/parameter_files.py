@@ -48,16 +48,14 @@ class Parameters:
     link_bytes_per_s: float | None
     hashes: dict[str, str]
     """SHA-256 of each file, by its kind and name."""
+    device_path: Path | None = None
 
 
 def parameters(setting: Setting) -> Parameters:
     """The files of a setting. Raises BadInput if there is no device file, or one is not complete."""
     device_path = find("devices", setting.device)
     if device_path is None:
-        raise BadInput(
-            f"{setting}: no device file of {setting.device} (there are {', '.join(known_devices())}); to make one, run"
-            f" driple-calibrate --name {setting.device} --output devices/{setting.device}.json on such a machine"
-        )
+        raise BadInput(f"{setting}: {no_device(setting)}")
     device = read_device(device_path)
     if device.kind not in (GPU, CPU):
         raise BadInput(f"{device_path}: kind: expected gpu or cpu, got {device.kind}")
@@ -88,7 +86,18 @@ def parameters(setting: Setting) -> Parameters:
                 raise BadInput(f"{fabric_path}: kind: expected {FABRIC}, got {fabric.kind}")
             link = fabric.value(LINK)
             hashes[f"fabric {fabric.name}"] = fabric.sha256
-    return Parameters(device, host, link, hashes)
+    return Parameters(device, host, link, hashes, device_path)
+
+
+def no_device(setting: Setting) -> str | None:
+    """Why there are no parameters of a setting's device, and the remedy; None if there is a file."""
+    device = setting.device
+    if find("devices", device) is not None:
+        return None
+    return (
+        f"no device file of {device} (there are {', '.join(known_devices())}); to make one, run driple-calibrate"
+        f" --name {device} --output devices/{device}.json on such a machine"
+    )
 
 
 def find(folder: str, name: str) -> Path | None:
@@ -106,6 +115,12 @@ def known_devices() -> tuple[str, ...]:
     folders = [folder for folder in (own, _shipped("devices")) if folder.is_dir()]
     names = {path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")}
     return tuple(sorted(name for name in names if not name.endswith(HOST_SUFFIX)))
+
+
+def shown_path(path: Path) -> str:
+    """A path as a user names it: a file of driple without the place where driple is installed."""
+    shipped = _shipped("devices").parent
+    return str(path.relative_to(shipped.parent) if path.is_relative_to(shipped) else path)
 
 
 @lru_cache(maxsize=4)

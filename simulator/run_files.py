@@ -14,6 +14,7 @@ from driple.contracts.formats.trace import (
     FLOW_COLUMNS,
     METADATA_KEY,
     SCHEMA_VERSION,
+    SIMULATED_KEY,
     STEP_COLUMNS,
     TRACE_COLUMNS,
     Column,
@@ -126,6 +127,6 @@ def _write(columns: Mapping[str, Any], declared: tuple[Column, ...], metadata: M
             values = np.where(mask, 0, values).astype(column.type)
         arrays[column.name] = pa.array(values, type=getattr(pa, column.type)(), mask=mask)
     table = pa.table(arrays)
-    content = json.dumps({"schema_version": SCHEMA_VERSION, "simulated": True, **metadata})
+    content = json.dumps({"schema_version": SCHEMA_VERSION, SIMULATED_KEY: True, **metadata})
     with replacing(path, "wb") as stream:
         pq.write_table(table.replace_schema_metadata({METADATA_KEY: content}), stream, compression="zstd")

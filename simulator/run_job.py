@@ -12,7 +12,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.protocol.simulation_messages import Simulated
 from driple.contracts.run_dir import RunPaths
-from driple.contracts.run_spec import JobSpec
+from driple.contracts.run_spec import JobSpec, NetworkCondition
 from driple.pipeline.graph.public import TrainingStep, read_step, stored_step, write_stored_graph
 from driple.simulator.run_files import write_run
 from driple.simulator.simulation import simulate_workload
@@ -25,8 +25,12 @@ def run_job(job: Path, folder: Path) -> Simulated:
     spec = JobSpec.from_json(json.loads(job.read_bytes()))
     run = spec.run
     condition = run.network
-    if condition.loss_pct or condition.delay_ms:
-        raise BadInput(f"{run.id}: a simulation has no packet loss and no delay; leave them out, or measure")
+    if condition != NetworkCondition(rate_mbit=condition.rate_mbit):  # a rate is all that the model knows
+        wanted = ", ".join(name for name in condition.parts if name != "rate")
+        raise BadInput(
+            f"{run.id}: network: {wanted}: a simulation has no packet loss, no delay and no congestion control; leave"
+            " it out, or measure"
+        )
     paths = RunPaths(folder.parent, "", folder.name)
     step = graph_step(spec, job, paths.graph("worker"))
     found = simulate_workload(

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, PUBLISHED, Setting
 from driple.pipeline.graph.public import TrainingStep, stored_step
 from driple.simulator.job_metrics import job_metrics
-from driple.simulator.parameter_files import Parameters, known_devices, parameters
+from driple.simulator.parameter_files import Parameters, known_devices, no_device, parameters, shown_path
 from driple.simulator.simulate import SimulatedJob, simulate
 
-__all__ = ["Simulation", "default_placement", "known_devices", "simulate_workload"]
+__all__ = ["DeviceFit", "Simulation", "default_placement", "known_devices", "no_device", "simulate_workload"]
+
+
+class DeviceFit(NamedTuple):
+    """The device file behind a simulation, and how well its parameters fit what they were fitted to."""
+
+    title: str
+    path: str
+    sha256: str
+    error_pct: float | None
+    """Of the fit to most points; None if no parameter has an error."""
+    points: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +38,16 @@ class Simulation:
 
     job: SimulatedJob
     parameters: Parameters
+
+    @property
+    def device(self) -> DeviceFit:
+        """The device file that this was computed from."""
+        file, path = self.parameters.device, self.parameters.device_path
+        fitted = [one for one in file.parameters.values() if one.error_pct is not None]
+        best = max(fitted, key=lambda one: one.points or 0, default=None)
+        where = file.name if path is None else shown_path(path)
+        error = (None, None) if best is None else (best.error_pct, best.points)
+        return DeviceFit(file.title, where, file.sha256, *error)
 
     def metrics(self, task: str = "worker:0", hz: float = 1000.0) -> dict[str, float | None]:
         """The targets of a task by column, and `step_s`."""
@@ -65,6 +87,7 @@ def simulate_workload(
         step = stored_step(workload, setting)
     if step is None:
         raise BadInput(f"{workload.label}: no stored graph of this configuration; build it with TensorFlow")
+    _check_servers(step, setting)
     # A short job is cheap: more steps give steadier means.
     steps = (12 if setting.servers * setting.workers <= 4 else 8) if steps is None else steps
     try:
@@ -83,6 +106,16 @@ def simulate_workload(
     except BadInput as error:
         raise BadInput(f"{workload.label}: {error}") from None
     return Simulation(job, files)
+
+
+def _check_servers(step: TrainingStep, setting: Setting) -> None:
+    """Raises BadInput if the graph was built for another number of servers."""
+    moved = {one.server for one in (*step.pulls, *step.pushes)}
+    built_for = max(moved, default=-1) + 1
+    if built_for > setting.servers or 0 < built_for < setting.servers <= len(step.pulls):
+        raise BadInput(
+            f"the graph is of a job with {built_for} ps, and {setting} has {setting.servers}: build it for that setting"
+        )
 
 
 def default_placement(setting: Setting) -> tuple[tuple[str, ...], ...]:

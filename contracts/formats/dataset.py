@@ -1,5 +1,7 @@
 """The dataset of a setting: one Parquet file, `<setting>.parquet`, with a row for each task of each run.
 
+Simulated rows are in a file of their own, `simulated/<setting>.parquet`.
+
 This module defines its columns, metadata, splits and flags. driple-build-dataset writes such files;
 driple-train and driple-report read them.
 
@@ -11,7 +13,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, Dict, Mapping, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import RESOURCES, TARGETS
@@ -35,6 +38,26 @@ MEASURED = "measured"
 SIMULATED = "simulated"
 PUBLISHED = "published"
 PROVENANCES: Tuple[str, ...] = (MEASURED, SIMULATED, PUBLISHED)
+
+SIMULATED_FOLDER = "simulated"
+"""Folder of the datasets of simulated rows, in a folder of datasets: one file never has both kinds."""
+_AND = " and "
+
+
+def dataset_path(folder: Path, setting: str, simulated: bool = False) -> Path:
+    """The file of a setting in a folder of datasets."""
+    return (folder / SIMULATED_FOLDER if simulated else folder) / f"{setting}{SUFFIX}"
+
+
+def joined_provenance(kinds: Iterable[str]) -> str:
+    """The provenance of something that is based on several: `measured and simulated`."""
+    return _AND.join(sorted({one for kind in kinds for one in kind.split(_AND)}))
+
+
+def is_simulated(provenance: Any) -> bool:
+    """Whether something of this provenance is based on simulation, wholly or in part."""
+    return isinstance(provenance, str) and SIMULATED in provenance.split(_AND)
+
 
 OPS = "ops"
 GROUPS = "groups"
@@ -142,7 +165,7 @@ PROVENANCE = _columns(
     "git_commit | text | of driple when it ran",
     "versions | text | JSON: of everything that took part",
     "host | text | the task's machine, as it calls itself",
-    "host_kind | text | `ssh`, `lab` or `local`",
+    "host_kind | text | `ssh`, `lab`, `local` or `simulated`",
     "host_kernel | text | its kernel",
     "host_cores | int | its processors",
     "host_memory_bytes | int | its memory",

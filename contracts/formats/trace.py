@@ -16,6 +16,8 @@ SCHEMA_VERSION = 1
 
 METADATA_KEY = "driple"
 """Key of a trace's Parquet metadata: JSON with the schema version, the quality of every source and how it was read."""
+SIMULATED_KEY = "simulated"
+"""Key in it: true in the trace of a simulated task."""
 
 TIME = "time"
 COUNTER = "counter"

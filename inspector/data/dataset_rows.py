@@ -6,6 +6,7 @@ role and over repetitions. contracts/formats/dataset.py defines the columns.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,11 +25,16 @@ from driple.contracts.formats.dataset import (
     PROVENANCES,
     PUBLISHED,
     SIDES,
+    SIMULATED_FOLDER,
     SIZE_BATCHES,
     SPLITS,
     SUFFIX,
+    TRAIN,
     check_metadata,
+    dataset_path,
     fill_network,
+    is_simulated,
+    joined_provenance,
     metadata_value,
     split_column,
 )
@@ -49,45 +55,81 @@ _TYPES = {column.name: column.value_type for column in DATASET_COLUMNS}
 _TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
 
 
-def read_examples(datasets: Path, setting: str, role: str = WORKER) -> Examples:
-    """The examples of a setting.
+def read_examples(datasets: Path, setting: str, role: str = WORKER, *, add_simulated: bool = False) -> Examples:
+    """The examples of a setting: measured ones where there are any, else simulated ones.
 
     Args:
-        datasets: the folder with `<setting>.parquet`, or that file.
+        datasets: the folder with `<setting>.parquet` or `simulated/<setting>.parquet`, or that file.
         setting: its text.
         role: `worker` or `ps`. Published rows have no role and count as those of workers.
+        add_simulated: also take simulated examples, on the train side alone: what is judged stays measured.
 
     Raises:
         BadInput: there is no such dataset, it cannot be read, or nothing can be learned from it; one line.
     """
     one_of("role", role, ROLES)
     text = str(Setting.parse(setting))
-    path = find_dataset(datasets, text)
+    found = _read_file(find_dataset(datasets, text), text, role)
+    if not add_simulated:
+        return found
+    path = dataset_path(datasets, text, simulated=True)
+    if is_simulated(found.provenance) or not path.is_file():
+        raise BadInput(
+            f"data.add_simulated: needs a measured dataset, {dataset_path(datasets, text)}, and a simulated one, {path}"
+            " (driple-run --simulate, driple-build-dataset)"
+        )
+    return _with_simulated(found, _read_file(path, text, role))
+
+
+def _read_file(path: Path, setting: str, role: str) -> Examples:
     try:
-        return _read(path, text, role)
+        return _read(path, setting, role)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or 'cannot be read'}") from None
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
 
 
-def find_dataset(datasets: Path, setting: str) -> Path:
-    """The file of a setting: `datasets` itself, or the file in that folder. Raises BadInput if there is none."""
-    path = datasets if datasets.suffix == SUFFIX and not datasets.is_dir() else datasets / f"{setting}{SUFFIX}"
+def _with_simulated(measured: Examples, simulated: Examples) -> Examples:
+    """Measured examples, and the simulated ones of the train sides."""
+    kept = [
+        dataclasses.replace(
+            item,
+            split_architecture=TRAIN if item.split_architecture == TRAIN else None,
+            split_random=TRAIN if item.split_random == TRAIN else None,
+        )
+        for item in simulated.items
+    ]
+    return dataclasses.replace(
+        measured,
+        provenance=joined_provenance((measured.provenance, simulated.provenance)),
+        sha256=hashlib.sha256(f"{measured.sha256}{simulated.sha256}".encode()).hexdigest(),
+        items=(*measured.items, *kept),
+    )
+
+
+def find_dataset(datasets: Path, setting: str, *, simulated: bool = True) -> Path:
+    """The file of a setting: `datasets` itself, or the file in that folder. Raises BadInput if there is none.
+
+    With `simulated`, the file of simulated rows if there is no other.
+    """
+    path = datasets if datasets.suffix == SUFFIX and not datasets.is_dir() else dataset_path(datasets, setting)
     if path.is_file():
         return path
+    if simulated and not path.exists() and (other := dataset_path(path.parent, setting, True)).is_file():
+        return other
     if path.exists():
         raise BadInput(f"{path}: not a regular file")
     folder = path.parent
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder}: not a folder of datasets, and not one (its name would end in {SUFFIX})")
-    known = sorted(found.stem for found in folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []
+    known = sorted({found.stem for part in (folder, folder / SIMULATED_FOLDER) for found in part.glob(f"*{SUFFIX}")})
     there = f"{folder} has {', '.join(known)}" if known else f"{folder} has none" if folder.is_dir() else f"no {folder}"
     guess = nearest(setting, known, cutoff=0.8)
     hint = f"; did you mean {guess}?" if guess else ""
     raise BadInput(
-        f"{path}: no such dataset ({there}{hint}); to make it, run an experiment with setting {setting} (driple-run),"
-        f" then driple-build-dataset traces/"
+        f"{path}: no such dataset ({there}{hint}); to make it, run an experiment with setting {setting} (driple-run;"
+        f" --simulate needs no hosts), then driple-build-dataset traces/"
     )
 
 

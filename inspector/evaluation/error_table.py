@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import TEST, VAL
+from driple.contracts.formats.dataset import TEST, VAL, is_simulated, joined_provenance
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.evaluation.baselines import BASELINES
@@ -32,6 +32,7 @@ class Evaluation:
     role: str
     split: str
     provenance: str
+    """Of the rows, and of simulated rows that the inspector learned from."""
     counts: Mapping[str, int]
     """Workloads on each side."""
     scores: Mapping[str, Mapping[str, Scores]] = field(repr=False)
@@ -109,7 +110,7 @@ def evaluate(
         setting=examples.setting,
         role=examples.role,
         split=split,
-        provenance=examples.provenance,
+        provenance=_provenance(inspector, examples),
         counts={"train": len(train), **{side: len(rows) for side, rows in sides.items()}},
         scores={
             side: {name: scores(truth[side], values, inspector.columns) for name, values in found.items()}
@@ -122,6 +123,11 @@ def evaluate(
         calibration=None if spread is None else coverage(truth["test"], predicted["test"][INSPECTOR], spread),
         notes=tuple(notes),
     )
+
+
+def _provenance(inspector: InspectorModel, examples: Examples) -> str:
+    learned = [inspector.provenance] if is_simulated(inspector.provenance) else []
+    return joined_provenance((examples.provenance, *learned))
 
 
 def _unseen(inspector: InspectorModel, rows: Examples, split: str) -> Examples:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.formats.inspector import ERRORS_FILE, PREDICTIONS_FILE, REPORT_FILE, REPORT_TEXT_FILE
 from driple.contracts.metrics import TARGET_OF_COLUMN
 from driple.contracts.run_dir import replacing
@@ -60,7 +61,8 @@ def to_text(found: Evaluation) -> str:
 
 def to_markdown(found: Evaluation, about: Mapping[str, Any]) -> str:
     """All errors of both sides, for report.md."""
-    lines = [f"# Inspector of {found.setting}, {found.role}", "", _title(found), ""]
+    simulated = f" ({found.provenance})" if is_simulated(found.provenance) else ""
+    lines = [f"# Inspector of {found.setting}, {found.role}{simulated}", "", _title(found), ""]
     lines += [f"- {note}" for note in found.notes]
     lines += [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in about.items() if value is not None]
     if found.calibration is not None:
@@ -107,7 +109,7 @@ def predictions_csv(found: Evaluation) -> str:
     writer = csv.writer(stream, lineterminator="\n")
     facts = ("model", "family", "batch_size", "optimiser", "update")
     kinds = ["true", *found.predictors, *(["spread"] if found.spread is not None else [])]
-    writer.writerow([*facts, "run_ids", "target", *kinds])
+    writer.writerow(["provenance", *facts, "run_ids", "target", *kinds])
     tables = [found.truth, *found.predicted.values(), *([found.spread] if found.spread is not None else [])]
     for number, item in enumerate(found.items):
         for column, target in enumerate(found.columns):
@@ -115,7 +117,7 @@ def predictions_csv(found: Evaluation) -> str:
             if not math.isnan(values[0]):
                 known = [item.workload.get(name) for name in facts]
                 cells = ["" if math.isnan(value) else value for value in values]
-                writer.writerow([*known, " ".join(item.run_ids), target, *cells])
+                writer.writerow([found.provenance, *known, " ".join(item.run_ids), target, *cells])
     return stream.getvalue()
 
 
@@ -124,7 +126,7 @@ def write_reports(folder: Path, found: Evaluation, about: Mapping[str, Any]) -> 
     files = {
         REPORT_TEXT_FILE: to_markdown(found, about),
         REPORT_FILE: json.dumps(to_json(found, about), indent=1, allow_nan=False) + "\n",
-        ERRORS_FILE: to_csv(found.rows()),
+        ERRORS_FILE: to_csv([{"provenance": found.provenance, **row} for row in found.rows()]),
         PREDICTIONS_FILE: predictions_csv(found),
     }
     for name, content in files.items():

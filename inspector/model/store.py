@@ -39,6 +39,14 @@ def stored_inspectors(inspectors: Path) -> tuple[StoredInspector, ...]:
     return tuple(found)
 
 
+def provenance_in(folder: Path) -> str | None:
+    """The provenance of the inspector in a folder; None if there is none."""
+    try:
+        return str(json.loads((folder / FILE).read_bytes())["provenance"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return None
+
+
 def find(inspectors: str | Path | None, setting: str, role: str) -> Path:
     """The folder of the inspector of a setting and role.
 

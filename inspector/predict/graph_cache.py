@@ -10,25 +10,34 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.json_values import content_hash, to_plain
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, Setting
-from driple.pipeline.graph.public import OpGraph, read_graph, stored_graph
+from driple.pipeline.graph.public import (
+    OpGraph,
+    TrainingStep,
+    read_graph,
+    read_step,
+    stored_graph,
+    stored_step,
+)
 
 KEY_VERSION = 2
 AT_ONCE = 4
 """TensorFlow processes; each takes up to 1 GB."""
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,38 +98,71 @@ def cached_graphs(
         BadInput: TensorFlow is not installed, or a model cannot be built; one line.
         RunFailed: building failed otherwise.
     """
-    every = list(dict.fromkeys(wanted))
-    found: dict[GraphRequest, OpGraph] = {}
+    kind = _Kind(
+        read=lambda path, one: read_graph(path),
+        stored=lambda one: stored_graph(one.workload, one.setting),
+        needs=("igraph", "torch", "safetensors"),
+    )
+    return _cached(list(dict.fromkeys(wanted)), folder, say, kind, fresh)
+
+
+def cached_steps(
+    wanted: Iterable[GraphRequest], folder: Path, say: Say, *, fresh: bool = False
+) -> dict[GraphRequest, TrainingStep]:
+    """The training steps of such graphs, for a simulation. Raises as `cached_graphs`."""
+    kind = _Kind(
+        read=lambda path, one: read_step(path, loop_length=one.workload.sequence_length or 1),
+        stored=lambda one: stored_step(one.workload, one.setting),
+        needs=(),
+    )
+    return _cached(list(dict.fromkeys(wanted)), folder, say, kind, fresh)
+
+
+@dataclass(frozen=True)
+class _Kind(Generic[T]):
+    """What is made from the file of a graph."""
+
+    read: Callable[[Path, GraphRequest], T]
+    stored: Callable[[GraphRequest], T | None]
+    """From the graphs of the zoo that are stored with driple."""
+    needs: tuple[str, ...]
+    """Modules that a prediction needs after this."""
+
+
+def _cached(
+    every: Sequence[GraphRequest], folder: Path, say: Say, kind: _Kind[T], fresh: bool
+) -> dict[GraphRequest, T]:
+    found: dict[GraphRequest, T] = {}
     if not fresh:
-        found = {one: graph for one in every if (graph := _kept(folder / one.file_name)) is not None}
+        found = {one: graph for one in every if (graph := _kept(folder / one.file_name, one, kind)) is not None}
         others = [one for one in every if one not in found and one.code is None]
-        found |= {one: graph for one in others if (graph := stored_graph(one.workload, one.setting)) is not None}
+        found |= {one: graph for one in others if (graph := kind.stored(one)) is not None}
     missing = {one.key: one for one in every if one not in found}
     if missing:
-        made = _make(missing, folder, say)
+        made = _make(missing, folder, say, kind)
         found |= {one: made[one.key] for one in every if one not in found}
     return found
 
 
-def _kept(path: Path) -> OpGraph | None:
+def _kept(path: Path, wanted: GraphRequest, kind: _Kind[T]) -> T | None:
     with suppress(BadInput):  # missing or damaged: it is built again
-        return read_graph(path)
+        return kind.read(path, wanted)
     return None
 
 
-def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say) -> dict[str, OpGraph]:
-    require("igraph", "torch", "safetensors")  # what the prediction needs after this
+def _make(missing: Mapping[str, GraphRequest], folder: Path, say: Say, kind: _Kind[T]) -> dict[str, T]:
+    require(*kind.needs)
     _need_tensorflow(next(iter(missing.values())))
     names = ", ".join(one.workload.label for one in missing.values())
     say(
         f"making {len(missing)} graph{'s' if len(missing) > 1 else ''} with TensorFlow, kept for the next time: {names}"
     )
     with ThreadPoolExecutor(min(AT_ONCE, os.cpu_count() or 1, len(missing))) as pool:
-        made = pool.map(lambda one: _make_one(one, folder, say), missing.values())
+        made = pool.map(lambda one: _make_one(one, folder, say, kind), missing.values())
         return dict(zip(missing, made, strict=True))
 
 
-def _make_one(wanted: GraphRequest, folder: Path, say: Say) -> OpGraph:
+def _make_one(wanted: GraphRequest, folder: Path, say: Say, kind: _Kind[T]) -> T:
     keep = True
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -132,7 +174,7 @@ def _make_one(wanted: GraphRequest, folder: Path, say: Say) -> OpGraph:
     with beside:
         out = Path(beside.name) / wanted.file_name
         _run(wanted, out)
-        graph = read_graph(out)
+        graph = kind.read(out, wanted)
         if keep:
             out.replace(folder / out.name)
         return graph

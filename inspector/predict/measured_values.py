@@ -9,7 +9,13 @@ from statistics import fmean
 from typing import Any
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import NETWORK_COLUMNS, OTHER_NETWORK_FLAGS, check_metadata, fill_network
+from driple.contracts.formats.dataset import (
+    NETWORK_COLUMNS,
+    OTHER_NETWORK_FLAGS,
+    SIMULATED,
+    check_metadata,
+    fill_network,
+)
 from driple.inspector.data.dataset_rows import find_dataset
 from driple.inspector.predict.request import PredictionQuery
 
@@ -31,7 +37,7 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
 
     if query.workload.get("model") is None:
         raise BadInput("the graph file names no workload, so there are no measured rows to compare with")
-    path = find_dataset(datasets, str(query.setting))
+    path = find_dataset(datasets, str(query.setting), simulated=False)
     try:
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
@@ -47,7 +53,14 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     asked["role"] = role
     # A prediction is for the link of the setting: rows with loss or a limit are another workload.
     network = {name: query.workload.get(name, value) for name, value in NETWORK_COLUMNS.items()}
-    same = [row for row in rows if all(row.get(name) == value for name, value in {**asked, **network}.items())]
+    if rows and all(row["provenance"] == SIMULATED for row in rows):
+        raise BadInput(f"{path}: its rows are simulated, not measured; --measured takes a folder of measured datasets")
+    same = [
+        row
+        for row in rows
+        if row["provenance"] != SIMULATED
+        and all(row.get(name) == value for name, value in {**asked, **network}.items())
+    ]
     on_network = [row for row in same if not {*OTHER_NETWORK_FLAGS} & {*(row.get(FLAGS) or ())}]
     if not same:
         label = ", ".join(f"{name} {value}" for name, value in asked.items())

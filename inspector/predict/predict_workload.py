@@ -11,13 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import BadInput
+from driple.contracts.setting import Setting
 from driple.inspector.model import store
 from driple.inspector.predict import request
 from driple.inspector.predict.measured_values import measured_values
-from driple.inspector.predict.prediction import Prediction, Predictions
+from driple.inspector.predict.prediction import Predictions
+from driple.inspector.predict.simulated_answer import simulated_answer
+from driple.simulator.simulation import no_device
+
+if TYPE_CHECKING:
+    from driple.inspector.predict.predictor import Inspector
 
 
 def predict(
@@ -38,6 +44,7 @@ def predict(
     sharding: str | None = None,
     datasets: str | Path = "datasets",
     measured: str | Path | None = None,
+    simulate: bool = False,
     fresh: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Predictions:
@@ -60,30 +67,64 @@ def predict(
         sharding: of variables over servers; default balanced.
         datasets: where the dataset of an inspector may be, if its training rows are not kept beside it.
         measured: a folder of datasets with rows of the workload, whose means are put next to the predictions.
+        simulate: simulate, even if there is an inspector. Without this, a setting is simulated that has no inspector.
         fresh: build the graph again, even if it is cached or stored.
         say: receives a line before something that takes long.
 
     Raises:
-        BadInput: an unknown name, no such inspector, or options that contradict each other.
+        BadInput: an unknown name, neither an inspector nor a device file, or options that contradict each other.
         RunFailed: the graph could not be built.
     """
     options: dict[str, Any] = {"setting": setting, "batch_size": batch_size, "update": update, "optimiser": optimiser}
     options |= {"graph": graph, "graph_device": graph_device, "code": code, "dataset": dataset, "sharding": sharding}
     asked = request.request_of(model, size=size, width=width, **options)
     queries = request.queries(asked)
-    folders = {str(one): store.find(inspectors, str(one), role) for one in asked.settings}
-    graphs = request.graphs_of(queries, fresh=fresh, say=say)
+    folders = {one: inspector_of(one, inspectors, role, simulate=simulate) for one in asked.settings}
+    simulated = [place for place, query in enumerate(queries) if folders[query.setting] is None]
+    predicted = [place for place, query in enumerate(queries) if folders[query.setting] is not None]
+    how: dict[str, Any] = {"fresh": fresh, "say": say}
+    steps = request.steps_of([queries[place] for place in simulated], **how)
+    graphs = dict(zip(predicted, request.graphs_of([queries[place] for place in predicted], **how), strict=True))
+    answers = (simulated_answer(queries[place], step, role) for place, step in zip(simulated, steps, strict=True))
+    found = dict(zip(simulated, answers, strict=True))
+    for one, folder in folders.items():
+        if folder is not None:
+            places = [place for place in predicted if queries[place].setting == one]
+            inspector = _load(folder, one, Path(datasets))
+            own = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
+            found |= dict(zip(places, own, strict=True))
+    ordered = [found[place] for place in range(len(queries))]
+    if measured is not None:
+        rows = [measured_values(answer.query, role, answer.columns, Path(measured)) for answer in ordered]
+        ordered = [replace(answer, **fields) for answer, fields in zip(ordered, rows, strict=True)]
+    return Predictions(tuple(ordered))
+
+
+def inspector_of(setting: Setting, inspectors: str | Path | None, role: str, *, simulate: bool) -> Path | None:
+    """The folder of the inspector that answers; None to simulate: if asked to, or if there is no inspector.
+
+    Raises:
+        BadInput: there is no device file to simulate with, or no inspector in the folder that the user named.
+    """
+    missing = no_device(setting)
+    if simulate:
+        if missing is not None:
+            raise BadInput(f"{setting}: {missing}")
+        return None
+    try:
+        return store.find(inspectors, str(setting), role)
+    except BadInput as error:
+        if missing is not None:
+            raise BadInput(f"{error}; to simulate it without one: {missing}") from None
+        if inspectors is not None:
+            raise BadInput(f"{error}; --simulate answers without an inspector") from None
+        return None
+
+
+def _load(folder: Path, setting: Setting, datasets: Path) -> Inspector:
     from driple.inspector.predict.predictor import Inspector  # needs torch: only after names and graphs are right
 
-    found: dict[int, Prediction] = {}
-    for text, folder in folders.items():
-        places = [place for place, query in enumerate(queries) if str(query.setting) == text]
-        inspector = Inspector(folder, Path(datasets))
-        if inspector.setting != text:
-            raise BadInput(f"{folder}: its inspector is of {inspector.setting}, not of {text}")
-        answers = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
-        if measured is not None:
-            found_rows = (measured_values(one.query, role, one.columns, Path(measured)) for one in answers)
-            answers = [replace(one, **fields) for one, fields in zip(answers, found_rows, strict=True)]
-        found |= dict(zip(places, answers, strict=True))
-    return Predictions(tuple(found[place] for place in range(len(queries))))
+    inspector = Inspector(folder, datasets)
+    if inspector.setting != str(setting):
+        raise BadInput(f"{folder}: its inspector is of {inspector.setting}, not of {setting}")
+    return inspector

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from driple.contracts.data_frame import data_frame
+from driple.contracts.formats.dataset import SIMULATED, joined_provenance
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
@@ -38,6 +39,23 @@ class InspectorInfo:
     """Whether its training was not interrupted."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SimulationInfo:
+    """The simulation behind a prediction without an inspector."""
+
+    role: str
+    device: str
+    """Title of the device file."""
+    device_file: str
+    sha256: str
+    error_pct: float | None
+    """Of the fit behind the device file; None where it has none."""
+    points: int | None
+    """Measurements behind that fit."""
+    provenance: str = SIMULATED
+    finished: bool = True
+
+
 @dataclass(frozen=True)
 class Cycle:
     """Burst + idle time over the resources, in seconds."""
@@ -53,10 +71,11 @@ class Cycle:
 
 
 class StepTime(NamedTuple):
-    """The time of a training step: burst + idle of one resource."""
+    """The time of a training step: burst + idle of one resource, or as simulated."""
 
     seconds: float
-    resource: Resource
+    resource: Resource | None
+    """None where the time itself is known."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,9 +88,13 @@ class Prediction:
     """[columns], NaN where not predicted."""
     spread: tuple[float, ...] | None
     """[columns], about a standard deviation; None from a single network."""
-    inspector: InspectorInfo
+    inspector: InspectorInfo | None
+    """None where the workload was simulated directly."""
+    simulation: SimulationInfo | None = None
+    """None where an inspector answered."""
+    simulated_step_s: float | None = None
     novelty: Novelty | None
-    """Distance from the training workloads; None where these are not known."""
+    """Distance from the training workloads; None where these are not known, or there are none."""
     ops: int
     unsized: int
     """Ops whose size is a guess."""
@@ -83,6 +106,23 @@ class Prediction:
     """Measured means by column, with `step_s`; empty if none were asked for."""
     measured_note: str = ""
     """What is special about the measured rows."""
+
+    @property
+    def basis(self) -> InspectorInfo | SimulationInfo:
+        """The inspector, or the simulation."""
+        found = self.inspector or self.simulation
+        assert found is not None
+        return found
+
+    @property
+    def role(self) -> str:
+        """Whose metrics: `worker` or `ps`."""
+        return self.basis.role
+
+    @property
+    def provenance(self) -> str:
+        """Of the rows that the inspector learned from; `simulated` without an inspector."""
+        return self.basis.provenance
 
     @property
     def setting(self) -> str:
@@ -125,11 +165,13 @@ class Prediction:
 
     @property
     def step_time(self) -> StepTime | None:
-        """Burst + idle of network RX, of TX where RX is not predicted, else of another resource.
+        """As simulated; else burst + idle of network RX, of TX where RX is not predicted, else of another resource.
 
         A worker receives the variables once a step. CPU time has several bursts in many steps, so its cycles are 18 to
         42 % shorter than steps (docs/guides/metrics.md).
         """
+        if self.simulated_step_s is not None:
+            return StepTime(self.simulated_step_s, None)
         for resource in (NET_RX, NET_TX, *RESOURCES):
             if not math.isnan(self.cycle_of(resource)):
                 return StepTime(self.cycle_of(resource), resource)
@@ -143,7 +185,7 @@ class Prediction:
     def examples_per_s(self) -> float | None:
         """Of all workers together; None for a parameter server, whose cycle is not a step."""
         batch, step = self.query.workload.get("batch_size"), self.step_time_s
-        if batch is None or not step or self.inspector.role != "worker":
+        if batch is None or not step or self.role != "worker":
             return None
         return float(self.query.setting.workers * batch / step)
 
@@ -180,7 +222,13 @@ class Predictions(Sequence[Prediction]):
     def to_json(self) -> dict[str, Any]:
         """As JSON values: metrics in the units of their names, null where unknown."""
         found = [_plain(one) for one in self.items]
-        return {"schema": PREDICTIONS_SCHEMA, "schema_version": PREDICTIONS_VERSION, "predictions": found}
+        about = {"schema": PREDICTIONS_SCHEMA, "schema_version": PREDICTIONS_VERSION, "provenance": self.provenance}
+        return {**about, "predictions": found}
+
+    @property
+    def provenance(self) -> str:
+        """Of all predictions together."""
+        return joined_provenance(one.provenance for one in self.items)
 
     def rows(self) -> list[dict[str, Any]]:
         """A flat row per prediction: workload, step time, novelty, every metric and its spread (`<name>_spread`)."""
@@ -210,8 +258,9 @@ class Predictions(Sequence[Prediction]):
 def _row(one: Prediction) -> dict[str, Any]:
     names = ("model", "batch_size", "update", "optimiser", "dataset")
     return {
+        "provenance": one.provenance,
         "setting": one.setting,
-        "role": one.inspector.role,
+        "role": one.role,
         **{name: one.query.workload.get(name) for name in names},
         "step_time_s": one.step_time_s,
         "examples_per_s": one.examples_per_s,
@@ -230,27 +279,37 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def _plain(one: Prediction) -> dict[str, Any]:
-    info, step = one.inspector, one.step_time
+    step = one.step_time
     return {
         "setting": one.setting,
-        "role": info.role,
+        "role": one.role,
         "workload": one.workload,
-        "provenance": info.provenance,
+        "provenance": one.provenance,
         "metrics": one.metrics,
         "spread": None if one.spread is None else _by_column(one.columns, one.spread),
         "step_time_s": one.step_time_s,
-        "step_time_from": None if step is None else step.resource.key,
+        "step_time_from": None if step is None else SIMULATED if step.resource is None else step.resource.key,
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
         "at_limit": list(one.limited),
         **({"measured": dict(one.measured), "measured_note": one.measured_note} if one.measured else {}),
         "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
-        "inspector": {
-            **{"folder": str(info.folder), "split": info.split, "networks": info.networks},
-            **{"training_rows": info.rows, "dataset_sha256": info.dataset_sha256, "finished": info.finished},
-        },
+        "inspector": None if one.inspector is None else _inspector(one.inspector),
+        "simulation": None if one.simulation is None else _simulation(one.simulation),
         "nearness": None if one.novelty is None else _novelty(one.novelty),
     }
+
+
+def _inspector(info: InspectorInfo) -> dict[str, Any]:
+    return {
+        **{"folder": str(info.folder), "split": info.split, "networks": info.networks},
+        **{"training_rows": info.rows, "dataset_sha256": info.dataset_sha256, "finished": info.finished},
+    }
+
+
+def _simulation(info: SimulationInfo) -> dict[str, Any]:
+    names = ("device", "device_file", "sha256", "error_pct", "points")
+    return {name: getattr(info, name) for name in names}
 
 
 def _novelty(novelty: Novelty) -> dict[str, Any]:

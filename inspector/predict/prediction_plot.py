@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import matplotlib
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.metrics import AMOUNT, BURST, GPU, IDLE, NET_RX, NET_TX, RESOURCES, burst_target
 from driple.contracts.run_dir import replacing
 from driple.inspector.model.training_rows import workload_label
@@ -76,7 +77,7 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
         _bare(axis)
     axes[-1, 0].set_xlim(0, end)
     axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
-    where = f"{workload_label(answer.query.workload)} on {answer.query.setting}, {answer.inspector.role}"
+    where = f"{workload_label(answer.query.workload)} on {answer.query.setting}, {answer.role}"
     figure.suptitle(f"predicted: {where}{_provenance([answer])}", x=0.01, ha="left", fontsize=11)
     return figure
 
@@ -191,8 +192,13 @@ def _far(answer: Prediction) -> bool:
 
 
 def _provenance(answers: Sequence[Prediction]) -> str:
-    kinds = sorted({one.inspector.provenance for one in answers})
-    return f" (inspector: {' and '.join(kind.upper() if kind == 'simulated' else kind for kind in kinds)})"
+    simulated = sorted({one.setting for one in answers if one.simulation is not None})
+    kinds = sorted({one.provenance for one in answers if one.inspector is not None})
+    parts = (
+        [f"inspector: {' and '.join(kind.upper() if is_simulated(kind) else kind for kind in kinds)}"] if kinds else []
+    )
+    parts += [f"SIMULATED: {', '.join(simulated)}"] if simulated else []
+    return f" ({'; '.join(parts)})"
 
 
 def _bare(axis: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from driple.contracts.formats.dataset import SIMULATED, is_simulated
 from driple.contracts.metrics import (
     AMOUNT,
     BURST,
@@ -22,13 +23,14 @@ from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
 from driple.inspector.predict.number_format import figures, quantity
-from driple.inspector.predict.prediction import InspectorInfo, Prediction
+from driple.inspector.predict.prediction import InspectorInfo, Prediction, SimulationInfo
 
 VERDICTS = {
     LIKE: "like the training data",
     EDGE: "at the edge of the training data",
     FAR: "far outside the training data: take with care",
 }
+NO_ROWS = "no interval and no novelty: a simulation learns from no rows, so it has neither"
 OUTSIDE_SHOWN = 3
 GUESSED = 0.1
 """Share of ops from which guessed sizes are reported. Graphs of the zoo have a few small ones."""
@@ -49,12 +51,13 @@ def resource_name(resource: Resource, setting: Setting) -> str:
 def one(answer: Prediction) -> list[str]:
     """The lines for a single answer."""
     query, step, cycle = answer.query, answer.step_time, answer.cycle
-    header = f"{workload_label(query.workload)} on {query.setting}, as a {role_name(answer.inspector.role)} sees it"
-    lines = [*warnings([answer.inspector]), header, "", *_table(answer), ""]
+    header = f"{workload_label(query.workload)} on {query.setting}, as a {role_name(answer.role)} sees it"
+    lines = [*warnings([answer.basis]), header, "", *_table(answer), ""]
     if step is not None and cycle is not None:
-        source = resource_name(step.resource, query.setting)
-        line = f"step time     {quantity(step.seconds, 's')} (burst + idle of {source})"
-        if not cycle.agreed:
+        line = f"step time     {quantity(step.seconds, 's')}"
+        if step.resource is not None:
+            line += f" (burst + idle of {resource_name(step.resource, query.setting)})"
+        if not cycle.agreed and step.resource is not None:
             span = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
             line += f", take with care: resources differ, {span}"
         if answer.examples_per_s is not None:
@@ -83,8 +86,11 @@ def measured_lines(answer: Prediction) -> list[str]:
 
 
 def rests_on(answer: Prediction) -> list[str]:
-    """The inspector, training data and graph behind a prediction."""
-    found = [inspector_line(answer.inspector), *near_lines(answer.novelty)]
+    """What is behind a prediction: inspector and training data, or the simulation; and the graph."""
+    if answer.simulation is None:
+        labels, found = ["inspector", "this graph"], [basis_line(answer.basis), *near_lines(answer.novelty)]
+    else:
+        labels, found = ["simulator"], [basis_line(answer.basis), NO_ROWS]
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:
@@ -94,24 +100,36 @@ def rests_on(answer: Prediction) -> list[str]:
         found.append(
             "it names neither other tasks nor variables: what crosses the network is taken as usual in training"
         )
-    labels = ["inspector", "this graph", *[""] * (len(found) - 2)]
+    labels += [""] * (len(found) - len(labels))
     return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
 
 
-def warnings(every: Sequence[InspectorInfo]) -> list[str]:
-    """Lines about simulated or unfinished inspectors."""
+def warnings(every: Sequence[InspectorInfo | SimulationInfo]) -> list[str]:
+    """Lines about simulations, and simulated or unfinished inspectors."""
     lines = []
-    simulated = [str(about.folder) for about in dict.fromkeys(every) if about.provenance == "simulated"]
-    if simulated:
-        lines.append(f"SIMULATED: {', '.join(simulated)} learned from simulated rows, not from measurements")
+    for provenance in dict.fromkeys(about.provenance for about in every if is_simulated(about.provenance)):
+        same = [about for about in dict.fromkeys(every) if about.provenance == provenance]
+        folders = [str(about.folder) for about in same if isinstance(about, InspectorInfo)]
+        if folders:
+            only = ", not from measurements" if provenance == SIMULATED else ""
+            lines.append(f"SIMULATED: {', '.join(folders)} learned from {provenance} rows{only}")
+        files = [about.device_file for about in same if isinstance(about, SimulationInfo)]
+        if files:
+            lines.append(f"SIMULATED: computed by simulation from {', '.join(files)}; not measured")
     for about in dict.fromkeys(every):
-        if not about.finished:
+        if isinstance(about, InspectorInfo) and not about.finished:
             lines.append(f"UNFINISHED: the training of {about.folder} was interrupted; driple-train --resume goes on")
     return [*lines, ""] if lines else []
 
 
-def inspector_line(about: InspectorInfo) -> str:
-    """An inspector and its training data."""
+def basis_line(about: InspectorInfo | SimulationInfo) -> str:
+    """An inspector and its training data, or a simulation and its device file."""
+    if isinstance(about, SimulationInfo):
+        points = "" if about.points is None else f" on {about.points} measurements"
+        error = (
+            "its error is not known" if about.error_pct is None else f"its fit is off by {about.error_pct:g} %{points}"
+        )
+        return f"device file {about.device_file} ({about.device}): {error}"
     rows = "" if about.rows is None else f"{about.rows} "
     networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
     return f"{about.folder}: {rows}{about.provenance} workloads ({about.split} split), {networks}"

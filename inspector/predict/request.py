@@ -19,8 +19,8 @@ from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs
-from driple.pipeline.graph.public import OpGraph, read_graph
+from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs, cached_steps
+from driple.pipeline.graph.public import OpGraph, TrainingStep, read_graph, read_step
 
 _NO_LIMITS = {name: value for name, value in NETWORK_COLUMNS.items() if value is not None}
 """The link of the setting without limits of its own."""
@@ -293,6 +293,24 @@ def graphs_of(
     wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
     made = cached_graphs(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
     return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
+
+
+def steps_of(
+    asked: Sequence[PredictionQuery], *, fresh: bool = False, say: Callable[[str], None] | None = None
+) -> list[TrainingStep]:
+    """The training step of each query, for a simulation; arguments and errors as `graphs_of`."""
+    _read_files(asked)  # raises for fixed shapes and several batch sizes
+    files = {one.source: _step_of(one, one.source) for one in asked if isinstance(one.source, GraphFile)}
+    wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
+    made = cached_steps(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
+    return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
+
+
+def _step_of(query: PredictionQuery, file: GraphFile) -> TrainingStep:
+    if file.device is not None:
+        raise BadInput(f"--graph-device {file.device}: a simulation takes the ops of the worker; leave it out")
+    length = query.workload.get("sequence_length") or 1
+    return read_step(file.path, loop_length=length, batch_size=file.batch_size)
 
 
 def _read_files(asked: Sequence[PredictionQuery]) -> dict[GraphFile, OpGraph]:

@@ -10,11 +10,11 @@ from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, burst_t
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR, LIKE
 from driple.inspector.predict.number_format import NONE, figures, quantity
-from driple.inspector.predict.prediction import Prediction
+from driple.inspector.predict.prediction import InspectorInfo, Prediction, SimulationInfo
 from driple.inspector.predict.prediction_text import (
     VERDICTS,
     aligned,
-    inspector_line,
+    basis_line,
     processor_name,
     resource_name,
     role_name,
@@ -41,34 +41,39 @@ def coordinate(answer: Prediction, axis: str) -> str:
 def lines(answers: Sequence[Prediction]) -> list[str]:
     """The table, and the inspectors behind it."""
     axes = varied(answers)
+    abouts = list(dict.fromkeys(one.basis for one in answers))
+    mixed = {about.provenance for about in abouts}
     processor = processor_name([one.query.setting for one in answers])
     head = [
         *(TITLES[axis] for axis in axes),
         *("step time", "examples/s", f"{processor} burst", f"{processor} level"),
         *("TX burst", "TX level", "RX burst", "RX level", "training data"),
+        *(["provenance"] if len(mixed) > 1 else []),
     ]
-    rows = [head, *([*(coordinate(one, axis) for axis in axes), *_cells(one)] for one in answers)]
+    rows = [head]
+    for one in answers:
+        kind = [one.provenance] if len(mixed) > 1 else []
+        rows.append([*(coordinate(one, axis) for axis in axes), *_cells(one), *kind])
     known = [any(row[column] != NONE for row in rows[1:]) for column in range(len(head))]
     rows = [[cell for cell, shown in zip(row, known, strict=True) if shown] for row in rows]
-    abouts = list(dict.fromkeys(one.inspector for one in answers))
     found = [*warnings(abouts), f"{common_label(answers, axes, ', as a ')} sees it", ""]
     found += [*aligned(rows, left=1), ""]
-    found += _best(answers, axes)
-    found += [f"inspector  {inspector_line(about)}" for about in abouts]
-    steps = dict.fromkeys(resource_name(one.step_time.resource, one.query.setting) for one in answers if one.step_time)
+    found += _best(answers, axes) if len(mixed) == 1 else []
+    found += [f"{basis_name(about)}  {basis_line(about)}" for about in abouts]
+    times = [(one.step_time, one.query.setting) for one in answers]
+    steps = dict.fromkeys(resource_name(time.resource, setting) for time, setting in times if time and time.resource)
     if steps:
         found.append(f"step time  burst + idle of {' or '.join(steps)}")
-    if any(one.cycle is not None and not one.cycle.agreed for one in answers):
+    if any(_unsure(one) for one in answers):
         found.append("~          resources differ in burst + idle: take with care; a single prediction shows them")
     if any(one.limited for one in answers):
         found.append("~          also at the upper limit of predictions: a step may take longer; not ranked")
     far = [one for one in answers if one.novelty is not None and one.novelty.verdict == FAR]
     if far:
         found.append(f"far        {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
-    mixed = {about.provenance for about in abouts}
     if len(mixed) > 1:
         found.append(
-            f"mixed      {' and '.join(sorted(mixed))} inspectors side by side: their difference may be theirs"
+            f"mixed      {' and '.join(sorted(mixed))} answers side by side: not ranked, the difference may be theirs"
         )
     return found
 
@@ -78,13 +83,23 @@ def common_label(answers: Sequence[Prediction], axes: Sequence[str], before_role
     first = answers[0].query
     common = {name: value for name, value in first.workload.items() if name not in axes}
     where = "" if "setting" in axes else f" on {first.setting}"
-    return f"{workload_label(common)}{where}{before_role}{role_name(answers[0].inspector.role)}"
+    return f"{workload_label(common)}{where}{before_role}{role_name(answers[0].role)}"
+
+
+def basis_name(about: InspectorInfo | SimulationInfo) -> str:
+    """`inspector` or `simulator`."""
+    return "simulator" if isinstance(about, SimulationInfo) else "inspector"
+
+
+def _unsure(answer: Prediction) -> bool:
+    """Whether the resources contradict each other about the step time, and nothing else tells it."""
+    return answer.simulation is None and answer.cycle is not None and not answer.cycle.agreed
 
 
 def _cells(answer: Prediction) -> list[str]:
     targets = (burst_target(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in (BURST, AMOUNT))
-    cycle, rate, near, step = answer.cycle, answer.examples_per_s, answer.novelty, answer.step_time_s
-    sure = cycle is not None and cycle.agreed and not answer.limited
+    rate, near, step = answer.examples_per_s, answer.novelty, answer.step_time_s
+    sure = answer.cycle is not None and not _unsure(answer) and not answer.limited
     return [
         NONE if step is None else f"{'' if sure else '~'}{quantity(step, 's')}",
         NONE if rate is None else figures(rate),

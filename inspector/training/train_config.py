@@ -1,6 +1,7 @@
 """The configuration of a training: every key of `--config FILE`, `--set key=value` and the `config` of `train`.
 
-Keys are those of InspectorConfig with its parts `network` and `training`, and those of `transfer` and `machine` below.
+Keys are those of InspectorConfig with its parts `network` and `training`, and those of `data`, `transfer` and
+`machine` below.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ MAX_THREADS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What is learned from."""
+
+    add_simulated: bool = False
+    """Also train on the simulated rows of the setting. Validation and test rows stay measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TransferConfig:
     """How a source network is fine-tuned."""
 
@@ -32,6 +41,8 @@ class TransferConfig:
     """Share of the layers that is frozen, with `tune_part` half."""
     allow_other_setting: bool = False
     """Allow a source with a different setting, role or device."""
+    allow_simulated: bool = False
+    """Allow a source of simulated rows for measured ones, or the other way round."""
 
     def __post_init__(self) -> None:
         one_of("transfer.tune_part", self.tune_part, TUNE_PARTS)
@@ -61,6 +72,7 @@ class TrainConfig:
     """The effective configuration."""
 
     model: InspectorConfig
+    data: DataConfig = field(default_factory=DataConfig)
     transfer: TransferConfig = field(default_factory=TransferConfig)
     machine: MachineConfig = field(default_factory=MachineConfig)
 
@@ -79,6 +91,7 @@ def _kinds() -> dict[str, str]:
         ("", default),
         ("network.", default.network),
         ("training.", default.training),
+        ("data.", DataConfig()),
         ("transfer.", TransferConfig()),
         ("machine.", MachineConfig()),
     )
@@ -132,8 +145,12 @@ def build(found: Mapping[str, Any], base: InspectorConfig | None = None) -> Trai
         parts["network"] = {"shared": True, "jump": False, **network}
     model = {**parts.get("", {}), **parts.get("network", {}), **parts.get("training", {})}
     model.pop("preset", None)
-    transfer, machine = TransferConfig(**parts.get("transfer", {})), MachineConfig(**parts.get("machine", {}))
-    return TrainConfig(model=changed(base or preset(name or "driple"), **model), transfer=transfer, machine=machine)
+    return TrainConfig(
+        model=changed(base or preset(name or "driple"), **model),
+        data=DataConfig(**parts.get("data", {})),
+        transfer=TransferConfig(**parts.get("transfer", {})),
+        machine=MachineConfig(**parts.get("machine", {})),
+    )
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -35,6 +35,7 @@ from driple.inspector.training.interrupts import DeferredInterrupt
 from driple.inspector.training.seeds import seed_of
 from driple.inspector.training.threads import suited, torch_threads
 from driple.inspector.training.train_network import Epoch, Fitted, fit
+from driple.inspector.training.transfer_source import provenance_after
 
 MemberWatch = Callable[[int, Epoch], None]
 """Receives the number of a network and its epoch."""
@@ -137,7 +138,7 @@ def train_inspector(
         preparation=preparation,
         networks=tuple(networks),
         plains=tuple(plain for plain in begun_plains if plain is not None) or None,
-        provenance=examples.provenance,
+        provenance=provenance_after(examples.provenance, None if transfer is None else transfer.source),
         dataset_sha256=examples.sha256,
         transferred_from=None if transfer is None else transfer.to_plain(),
         training=_summary(fits, finished=not interrupted),

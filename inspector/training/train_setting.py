@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.folder_lock import only_one
+from driple.contracts.formats.dataset import SIMULATED, joined_provenance
 from driple.contracts.formats.inspector import EVENTS_FOLDER, REPORT_FILE, STATES_FOLDER, TUNE_FILE, folder_name
 from driple.contracts.run_dir import NO_ROOM
 from driple.contracts.setting import Setting
@@ -125,7 +126,9 @@ def train(
     found = given(config, settings, preset=preset, ensemble=ensemble, epochs=epochs, tune_part=tune_part)
     check(found, transfer_from, compare_scratch, tune)
     with _loaded(found):
-        examples = job.read()
+        examples = job.read(add_simulated=_part(found, "data").data.add_simulated)
+        if examples.provenance == SIMULATED:
+            job.say(f"SIMULATED: {job.setting} has no measured rows in {job.datasets}: training on simulated ones")
         transfer, full = resolve(found, job.setting, role, transfer_from, job.output)
         job.check(examples, full, transfer)  # before the folder is made, and anything in it is touched
         require("sklearn", "scipy", "threadpoolctl", "safetensors", "igraph", *(["optuna"] if tune else []))
@@ -152,8 +155,10 @@ def evaluate_inspector(
     from driple.inspector.model.inspector_folder import load
 
     job = _Job(setting, Path(datasets), Path(output), role, split, say=say or _silent)
-    examples = job.read()
-    inspector = load(job.folder)
+    examples, inspector = job.read(), load(job.folder)
+    mixed = inspector.provenance == joined_provenance((examples.provenance, SIMULATED)) != examples.provenance
+    if mixed and inspector.transferred_from is None:
+        examples = job.read(add_simulated=True)
     about: dict[str, Any] = {"training": dict(inspector.training)}
     if inspector.transferred_from is not None:  # the comparison with scratch is only in the previous report
         about["transfer"] = {**_compared_before(job.folder), **inspector.transferred_from}
@@ -181,10 +186,15 @@ def resolve(
     from driple.inspector.training.initialisation import Transfer
     from driple.inspector.training.transfer_source import find_source
 
-    how = build({name: value for name, value in found.items() if name.startswith("transfer.")}).transfer
+    how = _part(found, "transfer").transfer
     source = find_source(str(transfer_from), output, setting, role, allow_other=how.allow_other_setting)
     full = build(found, source.config)
     return Transfer(source=source, tune=how.tune_part, ratio=how.ratio), full
+
+
+def _part(found: Mapping[str, Any], part: str) -> TrainConfig:
+    """The configuration with the values of one part."""
+    return build({name: value for name, value in found.items() if name.startswith(f"{part}.")})
 
 
 def check(found: Mapping[str, Any], transfer_from: str | Path | None, compare_scratch: bool, tune: int | None) -> None:
@@ -201,7 +211,7 @@ def check(found: Mapping[str, Any], transfer_from: str | Path | None, compare_sc
 @contextmanager
 def _loaded(found: Mapping[str, Any]) -> Iterator[None]:
     """Imports torch, with the threads that were asked for."""
-    machine = build({name: value for name, value in found.items() if name.startswith("machine.")}).machine
+    machine = _part(found, "machine").machine
     with suppress(ImportError):
         import_module("pandas")  # pyarrow would, where there is one, and swallow a Ctrl-C that comes meanwhile
     require("numpy")  # torch only warns that there is none
@@ -255,24 +265,33 @@ class _Job:
     def folder(self) -> Path:
         return self.output / folder_name(self.setting, self.role)
 
-    def read(self) -> Examples:
+    def read(self, *, add_simulated: bool = False) -> Examples:
         from driple.inspector.data.dataset_rows import read_examples
 
-        return read_examples(self.datasets, self.setting, self.role)
+        return read_examples(self.datasets, self.setting, self.role, add_simulated=add_simulated)
 
     def check(self, examples: Examples, full: TrainConfig, transfer: Transfer | None) -> None:
         """Raises early what the training would raise later."""
         from driple.inspector.data.examples import enough
+        from driple.inspector.model.store import provenance_in
         from driple.inspector.network.batching.sparse import load_dgl
         from driple.inspector.training.initialisation import check_source
+        from driple.inspector.training.transfer_source import check_provenance
 
         enough(examples, self.split or "")
+        before = provenance_in(self.folder)
+        if examples.provenance == SIMULATED and before not in (None, SIMULATED):
+            raise BadInput(
+                f"{self.folder}: has an inspector of {before} rows, which one of simulated rows does not replace; give"
+                " another --output"
+            )
         examples.recipe(full.model.grouping)
         if full.machine.execution == "dgl":
             load_dgl()
         if transfer is None:
             return
         check_source(full.model, self.split or "", transfer.source)
+        check_provenance(transfer.source, examples.provenance, allow_mixed=full.transfer.allow_simulated)
         source = transfer.source.folder
         if source is not None and source.resolve() == self.folder.resolve():
             raise BadInput(

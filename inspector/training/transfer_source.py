@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.formats.dataset import is_simulated, joined_provenance
 from driple.contracts.formats.inspector import FILE, ROLES, folder_name
 from driple.contracts.installed_data import installed_data
 from driple.contracts.metrics import COLUMNS, PUBLISHED_COLUMNS
@@ -117,6 +118,23 @@ def _of_folder(folder: Path, said: str | None, setting: str, role: str, allow_ot
             "weights_sha256": _weights_sha256(found),
         },
     )
+
+
+def check_provenance(source: Source, provenance: str, *, allow_mixed: bool) -> None:
+    """Raises BadInput for a source of simulated rows and an inspector of measured ones, or the other way round."""
+    own = str(source.about["provenance"])
+    if not allow_mixed and is_simulated(own) != is_simulated(provenance):
+        raise BadInput(
+            f"--transfer-from {source.folder or source.about['from']}: learned from {own} rows, and this dataset has"
+            f" {provenance} ones: they are mixed only if you ask for it (--set transfer.allow_simulated=true)"
+        )
+
+
+def provenance_after(examples: str, source: Source | None) -> str:
+    """The provenance of an inspector: that of its rows, and of the rows of its source if either was simulated."""
+    own = None if source is None else str(source.about["provenance"])
+    mixed = own is not None and is_simulated(own) != is_simulated(examples)
+    return joined_provenance((examples, own or "")) if mixed else examples
 
 
 def _weights_sha256(found: InspectorModel) -> str:

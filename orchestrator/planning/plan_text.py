@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from driple.contracts.command import printable
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
 from driple.contracts.json_values import to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
@@ -23,7 +24,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     )
 
 
-def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> str:
+def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str], simulated: bool = False) -> str:
     """The plan as tables of runs and placements, and counts at the end."""
     rows = [
         (
@@ -47,6 +48,7 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
     length = f"{measured.steps} steps" if measured.steps else f"{measured.duration_s:g} s"
     return "\n".join(
         (
+            *simulated_lines(simulated),
             table(("#", "setting", "workload", "network", "rep", "done", "hash"), rows),
             "",
             table(("setting", "task", "host", "gpu"), tasks),
@@ -56,17 +58,30 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
             f"{experiment.repetitions} repetition{'' if experiment.repetitions == 1 else 's'}), "
             f"{len(done)} done, {len(runs) - len(done)} to do",
             f"each: {measured.warmup_steps} warm-up steps, then {length} sampled at {measured.sampling_hz:g} Hz, "
-            f"on {experiment.inventory.kind} hosts",
+            f"on {SIMULATED if simulated else experiment.inventory.kind} hosts",
         )
     )
 
 
-def plan_json(experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str]) -> dict[str, Any]:
+def simulated_lines(simulated: bool) -> tuple[str, ...]:
+    """The first lines of a text about simulated runs; none for others."""
+    return (f"{SIMULATED.upper()}: these runs are simulated, not measured", "") if simulated else ()
+
+
+def provenance_name(simulated: bool) -> str:
+    """The provenance of the runs of a sweep."""
+    return SIMULATED if simulated else MEASURED
+
+
+def plan_json(
+    experiment: Experiment, runs: Sequence[PlannedRun], done: frozenset[str], simulated: bool = False
+) -> dict[str, Any]:
     """The plan as plain values."""
     return {
         "experiment": experiment.name,
+        "provenance": provenance_name(simulated),
         "source": experiment.source,
-        "hosts": experiment.inventory.kind,
+        "hosts": SIMULATED if simulated else experiment.inventory.kind,
         "counts": {"runs": len(runs), "done": len(done), "to_do": len(runs) - len(done)},
         "runs": [
             {

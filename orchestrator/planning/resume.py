@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.contracts.manifest import LOCAL, is_sealed
+from driple.contracts.formats.dataset import dataset_path
+from driple.contracts.manifest import LOCAL, SIMULATED, is_sealed
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.setting import Setting
 
@@ -30,10 +31,13 @@ def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str], *, any_ne
     )
 
 
-def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str]) -> frozenset[str]:
+def measured_runs(
+    datasets: Path, settings: Iterable[str], run_ids: Iterable[str], *, simulated: bool = False
+) -> frozenset[str]:
     """The identities with rows in a dataset, even if their traces were deleted.
 
-    A run is measured again if the machine had other load, or if its network was not as the setting says.
+    A run is measured again if the machine had other load, or if its network was not as the setting says. Simulated
+    rows do not count for measured runs, nor the other way round.
 
     Raises:
         BadInput: there is no such folder, or a file is not a dataset.
@@ -42,11 +46,13 @@ def measured_runs(datasets: Path, settings: Iterable[str], run_ids: Iterable[str
         raise BadInput(f"--done {datasets}: {'not a folder' if datasets.exists() else 'no such folder'}")
     there, spoilt = set[str](), set[str]()
     for setting in settings:
-        path = datasets / f"{setting}.parquet"
+        path = dataset_path(datasets, setting, simulated)
         if not path.exists():
             continue
         one_machine = Setting.parse(setting).one_machine
         for run_id, flags, host_kind in _rows(path):
+            if (host_kind == SIMULATED) != simulated:
+                continue
             bad = FOREIGN_LOAD in (flags or ()) or (host_kind == LOCAL and not one_machine)
             (spoilt if bad else there).add(run_id)
     return frozenset(run_ids) & (there - spoilt)

@@ -14,7 +14,7 @@ from typing import IO, Any
 from driple.contracts.command import printable
 from driple.contracts.errors import RunFailed
 from driple.orchestrator.planning.plan import PlannedRun
-from driple.orchestrator.planning.plan_text import table
+from driple.orchestrator.planning.plan_text import provenance_name, simulated_lines, table
 from driple.orchestrator.sweep.scheduler import RunResult
 
 BAR = 20
@@ -143,7 +143,7 @@ class ConsoleHandler(logging.Handler):
             self._console.say(line)
 
 
-def summary_text(results: Sequence[RunResult]) -> str:
+def summary_text(results: Sequence[RunResult], simulated: bool = False) -> str:
     """The table at the end, with the failed runs last."""
     order = {"sealed": 0, "not done": 1, "failed": 2}
     rows = [
@@ -162,13 +162,17 @@ def summary_text(results: Sequence[RunResult]) -> str:
         for status in order
         if (count := sum(r.status == status for r in results)) or status == "sealed"
     )
-    return f"{table(('status', 'run', 'attempts', 'took', 'hosts', 'reason'), rows)}\n\n{counts}"
+    shown = table(("status", "run", "attempts", "took", "hosts", "reason"), rows)
+    return "\n".join((*simulated_lines(simulated), shown, "", counts))
 
 
-def summary_json(experiment: str, output: str, before: int, results: Sequence[RunResult]) -> dict[str, Any]:
+def summary_json(
+    experiment: str, output: str, before: int, results: Sequence[RunResult], simulated: bool = False
+) -> dict[str, Any]:
     """The summary as plain values."""
     return {
         "experiment": experiment,
+        "provenance": provenance_name(simulated),
         "output": output,
         "done_before": before,
         "counts": {

@@ -47,6 +47,8 @@ class SweepPlan:
     experiment: Experiment
     runs: tuple[PlannedRun, ...]
     done: frozenset[str]
+    simulated: bool
+    """Whether the runs are simulated, and not measured on hosts."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class SweepResult:
     experiment: str
     output: Path
     runs: tuple[RunResult, ...]  # one for each run of the plan, in its order
+    simulated: bool = False
 
     @property
     def sealed(self) -> tuple[RunResult, ...]:
@@ -93,6 +96,7 @@ def plan_sweep(
     """Plans an experiment without starting anything. Arguments as of `run`."""
     source = experiment if isinstance(experiment, Mapping) else find_experiment(experiment)
     loaded = load_experiment(source)
+    simulated = simulate or loaded.inventory.kind == SIMULATED
     if simulate and loaded.inventory.kind != SIMULATED:
         loaded = replace(loaded, name=loaded.name + SIMULATED_FOLDER)
     runs = plan(loaded)
@@ -101,8 +105,8 @@ def plan_sweep(
     if accept_loopback and resume:
         done |= sealed_runs(Path(output), loaded.name + WITHOUT_LAB, names, any_network=True)
     for datasets in done_in:
-        done |= measured_runs(Path(datasets), map(str, loaded.settings), names)
-    return SweepPlan(loaded, runs, done)
+        done |= measured_runs(Path(datasets), map(str, loaded.settings), names, simulated=simulated)
+    return SweepPlan(loaded, runs, done, simulated)
 
 
 def run(
@@ -173,7 +177,7 @@ def run(
         to_do = [run for run in planned.runs if run.id not in planned.done]
         if not to_do:
             watcher.begin(len(planned.runs), len(planned.runs))
-        elif simulate or loaded.inventory.kind == SIMULATED:
+        elif planned.simulated:
             watcher.begin(len(planned.runs), len(planned.runs) - len(to_do))
             results = SimulatedSweep(loaded, to_do, options, watcher, provenance()).go()
         else:
@@ -189,7 +193,7 @@ def run(
         by_id.get(each.id) or RunResult(each, "skipped", directory=RunPaths(folder, loaded.name, each.id).root)
         for each in planned.runs
     )
-    return SweepResult(planned.experiment.name, folder, tuple(every))
+    return SweepResult(planned.experiment.name, folder, tuple(every), planned.simulated)
 
 
 def _do(

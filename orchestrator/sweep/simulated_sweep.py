@@ -112,7 +112,7 @@ class SimulatedSweep:
         output, name = self._options.output, self._experiment.name
         number = previous_attempts(RunPaths(output, name, run.id)) + 1
         hosts = tuple(dict.fromkeys(task.host for task in run.tasks))
-        self._watcher.started(run, hosts, number)
+        self._watcher.started(run, [f"simulated {host}" for host in hosts], number)
         stage = Stage.make(output, name, run.id, number)
         try:
             manifest = self._manifest(run, number)

@@ -40,6 +40,8 @@ class Metrics:
     notes: tuple[str, ...]
     """Notes for people: sampling quality, lines that were left out."""
     series: tuple[SeriesMetrics, ...]
+    provenance: str | None = None
+    """`measured` or `simulated`; None where the input does not say."""
 
     def __iter__(self) -> Iterator[SeriesMetrics]:
         return iter(self.series)
@@ -54,12 +56,13 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         series = {one.name: {"unit": one.unit, **one.bib.to_json()} for one in self.series}
-        return {"file": str(self.path), "read_as": self.read_as, "notes": list(self.notes), "series": series}
+        about = {"file": str(self.path), "provenance": self.provenance, "read_as": self.read_as}
+        return {**about, "notes": list(self.notes), "series": series}
 
     def to_frame(self) -> pd.DataFrame:
         """A table with a row for each series. Flags are joined by blanks."""
         rows = ({"series": one.name, "unit": one.unit, **one.bib.to_json()} for one in self.series)
-        return data_frame({**row, "flags": " ".join(row["flags"])} for row in rows)
+        return data_frame({**row, "flags": " ".join(row["flags"]), "provenance": self.provenance} for row in rows)
 
 
 def metrics(
@@ -89,4 +92,4 @@ def metrics(
     for series in source.series:
         analysis = analyse(series, step_s=step_s or source.steps_s.get(series.name))
         found.append(SeriesMetrics(series.name, series.unit, analysis.bib, series, analysis))
-    return Metrics(Path(path), source.what, source.notes, tuple(found))
+    return Metrics(Path(path), source.what, source.notes, tuple(found), source.provenance)

@@ -1,5 +1,8 @@
 """Builds datasets from run directories.
 
+Simulated runs give datasets of their own, in the folder `simulated/` of the datasets: the same run can be measured and
+simulated, and rows of both are never in one file.
+
 A run is skipped if its rows were made from the same run.json by the same rules. Rows whose run is no longer among the
 traces stay: traces are large and may be deleted when their rows exist. Each dataset is written atomically when the
 last of its runs is done.
@@ -18,7 +21,16 @@ from driple.contracts.command_guard import require
 from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
 from driple.contracts.folder_lock import only_one
-from driple.contracts.formats.dataset import OTHER_NETWORK_FLAGS, PUBLISHED, SPLITS, SUFFIX, split_column
+from driple.contracts.formats.dataset import (
+    MEASURED,
+    OTHER_NETWORK_FLAGS,
+    PUBLISHED,
+    SIMULATED,
+    SPLITS,
+    dataset_path,
+    joined_provenance,
+    split_column,
+)
 from driple.contracts.manifest import network_as_specified
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
@@ -59,6 +71,8 @@ class SettingReport:
 
     setting: str
     file: str
+    provenance: str = ""
+    """Of its rows."""
     added: int = 0
     replaced: int = 0
     kept: int = 0
@@ -90,6 +104,11 @@ class BuildResult:
         """1 if no run could be used."""
         return 1 if self.found and len(self.set_aside) >= self.found else 0
 
+    @property
+    def provenance(self) -> str:
+        """Of the rows of all datasets."""
+        return joined_provenance(done.provenance for done in self.settings if done.provenance)
+
     def to_frame(self) -> pd.DataFrame:
         """A table with a row for each dataset."""
         return data_frame(map(asdict, self.settings))
@@ -110,6 +129,12 @@ class _Run:
     started_s: float
     other_network: str | None
     """Why its tasks did not have the network of the setting; None if they had."""
+    simulated: bool
+
+    @property
+    def dataset(self) -> tuple[str, bool]:
+        """Which dataset its rows go to: setting, and whether that of simulated runs."""
+        return self.setting, self.simulated
 
 
 @dataclass
@@ -143,7 +168,7 @@ def build_dataset(
 
     Args:
         traces: one or more folders with run directories at any depth.
-        output: the folder of the datasets, `<setting>.parquet` each.
+        output: the folder of the datasets: `<setting>.parquet` each, of simulated runs `simulated/<setting>.parquet`.
         engine: `local`, `dask://host:port`, `ray://host:port` or `ray://auto`.
         jobs: processes of the local engine; one per processor if None.
         rebuild: process unchanged runs too.
@@ -161,14 +186,17 @@ def build_dataset(
     result = BuildResult()
     roots = [traces] if isinstance(traces, (str, Path)) else traces
     found = _look([Path(root) for root in roots], result)
-    there = {copies[0].run_id for copies in found} | {Path(left.run).name for left in result.set_aside}
+    there = {(copies[0].simulated, copies[0].run_id) for copies in found}
+    there |= {(kind, Path(left.run).name) for left in result.set_aside for kind in (False, True)}
     with _locked(output):
-        states = {name: _begin(name, output) for name in sorted({copies[0].setting for copies in found})}
-        for state in states.values() if prune else ():
-            state.gone = {key for key, rows in state.runs.items() if key not in there and not _is_published(rows)}
+        states = {key: _begin(*key, output) for key in sorted({copies[0].dataset for copies in found})}
+        for (_, simulated), state in states.items() if prune else ():
+            state.gone = {
+                key for key, rows in state.runs.items() if (simulated, key) not in there and not _is_published(rows)
+            }
         changed = []
         for copies in found:
-            state, key = states[copies[0].setting], copies[0].run_id
+            state, key = states[copies[0].dataset], copies[0].run_id
             wanted = [run for run in copies if include_loopback or run.other_network is None]
             result.set_aside += [
                 LeftOut(str(run.folder), network_reason(run.other_network)) for run in copies if run not in wanted
@@ -189,7 +217,7 @@ def build_dataset(
             with connected(engine) as pool:
                 _compute(changed, states, pool, result, progress, rebuild)
     result.set_aside.sort(key=lambda left: left.run)
-    result.settings.sort(key=lambda done: done.setting)
+    result.settings.sort(key=lambda done: (done.setting, done.provenance))
     return result
 
 
@@ -221,7 +249,7 @@ def import_published(
     result = BuildResult()
     with _locked(output):
         for path, found in zip(files, imports, strict=True):
-            state = _begin(str(found.setting), output)
+            state = _begin(str(found.setting), False, output)
             result.found += len(found.rows) + len(found.left_out)
             result.set_aside += [LeftOut(str(path), reason) for reason in found.left_out]
             fresh = {row["run_id"]: [row] for row in found.rows}
@@ -251,7 +279,7 @@ def _locked(output: Path) -> Iterator[None]:
 
 def _look(traces: Sequence[Path], result: BuildResult) -> list[list[_Run]]:
     """The copies of each run that can be processed, the one to prefer first. The others are set aside."""
-    found: dict[str, list[_Run]] = {}
+    found: dict[tuple[bool, str], list[_Run]] = {}
     for root in traces:
         for folder, fault in find_runs(root):
             result.found += 1
@@ -268,13 +296,13 @@ def _look(traces: Sequence[Path], result: BuildResult) -> list[list[_Run]]:
                 reason = f"unexpected {type(error).__name__} in {MANIFEST}"
                 result.set_aside.append(LeftOut(str(folder), reason, traceback.format_exc()))
                 continue
-            found.setdefault(run.run_id, []).append(run)
+            found.setdefault((run.simulated, run.run_id), []).append(run)
     if not result.found:
         where = ", ".join(map(str, traces))
         raise BadInput(f"{where}: no run directories (folders with {MANIFEST}); driple-run creates them")
     for copies in found.values():
         copies.sort(key=lambda run: (run.started_s, str(run.folder)), reverse=True)
-    return sorted(found.values(), key=lambda copies: (copies[0].setting, copies[0].run_id))
+    return sorted(found.values(), key=lambda copies: (*copies[0].dataset, copies[0].run_id))
 
 
 def _glance(folder: Path) -> _Run:
@@ -282,12 +310,20 @@ def _glance(folder: Path) -> _Run:
     manifest = read_sealed(folder)
     started = manifest.started_real_s or 0.0
     other_network = None if network_as_specified(manifest) else manifest.network_not_as_asked or "over loopback"
-    return _Run(folder, manifest.run_id, str(manifest.run.setting), inputs, started, other_network)
+    return _Run(
+        folder, manifest.run_id, str(manifest.run.setting), inputs, started, other_network, manifest.is_simulated
+    )
 
 
-def _begin(setting: str, output: Path) -> _State:
-    path = output / f"{setting}{SUFFIX}"
+def _begin(setting: str, simulated: bool, output: Path) -> _State:
+    path = dataset_path(output, setting, simulated)
     old = files.read(path, setting) if path.exists() else Dataset(setting)
+    if any((row["provenance"] == SIMULATED) != simulated for row in old.rows):
+        own, other = (SIMULATED, MEASURED) if simulated else (MEASURED, SIMULATED)
+        raise BadInput(
+            f"{path}: has {other} rows, and {own} rows never go into the same file; move it to"
+            f" {dataset_path(output, setting, not simulated)}, or give another --output"
+        )
     return _State(SettingReport(setting, str(path)), old, old.runs())
 
 
@@ -305,7 +341,7 @@ def _made_from(rows: list[Row] | None, inputs: str, other_network: bool = False)
 
 def _compute(
     runs: list[list[_Run]],
-    states: dict[str, _State],
+    states: dict[tuple[str, bool], _State],
     pool: Pool,
     result: BuildResult,
     progress: Progress,
@@ -320,7 +356,7 @@ def _compute(
         runs = []
         for request, outcome in pool.map(work, requests):
             copies = by_folder[request.folder]
-            state = states[copies[0].setting]
+            state = states[copies[0].dataset]
             result.computed += 1
             others = copies[1:]
             if _absorb(copies, outcome, state, result):
@@ -396,6 +432,7 @@ def _merged(state: _State) -> Dataset:
         rows += fresh
     done.removed += sum(len(state.runs[key]) for key in state.gone)
     done.rows = len(rows)
+    done.provenance = joined_provenance(row["provenance"] for row in rows)
     done.runs = len({row["run_id"] for row in rows})
     done.graphs = len({row["graph"] for row in rows})
     done.families = len({row["family"] for row in rows if row.get("family")})

@@ -111,6 +111,7 @@ def put(content: bytes, path: Path) -> bool:
     try:
         if path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content:
             return False
+        path.parent.mkdir(exist_ok=True)
         with replacing(path, "wb") as stream:
             stream.write(content)
     except OSError as error:

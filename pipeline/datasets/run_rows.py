@@ -25,7 +25,6 @@ from driple.contracts.formats.dataset import (
     SIMULATED,
 )
 from driple.contracts.json_values import read_json_file, to_plain
-from driple.contracts.manifest import SIMULATED as SIMULATED_KIND
 from driple.contracts.manifest import Manifest, TaskRecord, network_as_specified, on_loopback
 from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
@@ -160,10 +159,9 @@ def _identity(manifest: Manifest) -> Row:
 
 
 def _provenance(manifest: Manifest, inputs: str) -> Row:
-    simulated = any(host.kind == SIMULATED_KIND for host in manifest.hosts.values())
     return {
         "run_id": manifest.run_id,
-        "provenance": SIMULATED if simulated else MEASURED,
+        "provenance": SIMULATED if manifest.is_simulated else MEASURED,
         "inputs_sha256": inputs,
         "rules_version": RULES_VERSION,
         "attempt": manifest.attempt,

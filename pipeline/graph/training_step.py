@@ -73,6 +73,8 @@ class TrainingStep:
     """Gradients and other tensors that servers take, each after its op."""
     reduced: tuple[Transfer, ...] = ()
     """Tensors of an all-reduce, each after its op; their server is -1."""
+    unsized: int = 0
+    """Ops whose tensor size is a guess."""
 
     @property
     def pulled_bytes(self) -> float:
@@ -184,6 +186,7 @@ def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:
         pulls=pulls,
         pushes=pushes,
         reduced=() if pulls else _reduced(raw, number, details.read_bytes),
+        unsized=int((~raw.sized[mine]).sum()),
     )
 
 

@@ -66,6 +66,8 @@ class Source:
     """Training step by name of series, if the input contains it."""
     notes: tuple[str, ...] = ()
     """Notes for people: sampling quality, lines that were left out."""
+    provenance: str | None = None
+    """`measured` or `simulated`; None where the input does not say."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, CorruptRun, shown
-from driple.contracts.formats.trace import COUNTER, METADATA_KEY, NS_PER_PERCENT, TIME, TRACE_COLUMNS
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
+from driple.contracts.formats.trace import (
+    COUNTER,
+    METADATA_KEY,
+    NS_PER_PERCENT,
+    SIMULATED_KEY,
+    TIME,
+    TRACE_COLUMNS,
+)
 from driple.contracts.metrics import BUSY, NETWORK
 from driple.pipeline.readers.base import Reader, Source, TraceInput
 from driple.pipeline.traces.load_run import device_periods, read_parquet, trace_metadata
@@ -54,7 +62,8 @@ def read_trace(given: TraceInput) -> Source:
         else:
             kind = BUSY if unit == "%" else LEVEL
             found.append(Series(name, t_s[there], _floats(path, name, value), unit, kind, device_s=devices.get(name)))
-    return Source("driple trace" if metadata else "Parquet", tuple(found), notes=tuple(_quality(metadata or {})))
+    kind, notes = "driple trace" if metadata else "Parquet", tuple(_quality(metadata or {}))
+    return Source(kind, tuple(found), notes=notes, provenance=_provenance(metadata))
 
 
 def _rate(name: str, t_s: Any, value: Any, unit: str, processors: Any) -> Series:
@@ -66,6 +75,10 @@ def _rate(name: str, t_s: Any, value: Any, unit: str, processors: Any) -> Series
     found = rate(t_s, value)
     kind = NETWORK if unit in ("B", "packets") else LEVEL
     return Series(name, found.t_s, found.per_s, f"{unit or '1'}/s", kind, found.refresh.period_s, found.flags)
+
+
+def _provenance(metadata: dict[str, Any] | None) -> str | None:
+    return None if metadata is None else SIMULATED if metadata.get(SIMULATED_KEY) else MEASURED
 
 
 def _base(name: str, known: Any) -> str:

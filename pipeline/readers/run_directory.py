@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
 from driple.contracts.metrics import RESOURCES
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
 from driple.pipeline.readers.base import Reader, Source, TraceInput
@@ -32,7 +33,8 @@ def _read(given: TraceInput) -> Source:
     missing = [r.title for r in RESOURCES if not any(s.name.endswith(f"/{r.key}") for s in found)]
     if missing:
         notes.append(f"not measured: {', '.join(missing)}")
-    return Source(f"run {run.manifest.run_id}", tuple(found), steps, tuple(notes))
+    provenance = SIMULATED if run.manifest.is_simulated else MEASURED
+    return Source(f"run {run.manifest.run_id}", tuple(found), steps, tuple(notes), provenance)
 
 
 READER = Reader(lambda given: given.path.is_dir(), _read)

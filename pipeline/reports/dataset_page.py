@@ -14,8 +14,10 @@ from driple.contracts.formats.dataset import (
     NETWORK_COLUMNS,
     SIDES,
     SIMULATED,
+    SIMULATED_FOLDER,
     SPLITS,
     SUFFIX,
+    joined_provenance,
     split_column,
 )
 from driple.contracts.metrics import TARGETS
@@ -61,7 +63,9 @@ def dataset_report(paths: Sequence[Path], root: Path, watch: Watch) -> Report:
         "datasets": {found.setting: _facts(path, found) for path, found in datasets},
     }
     title = f"Datasets in {root.resolve().name}" if several else f"Dataset {datasets[0][1].setting}"
-    return Report(title, sections, about, notes=[note for _, found in datasets for note in _notes(found)])
+    provenance = joined_provenance(str(row["provenance"]) for _, found in datasets for row in found.rows)
+    notes = [note for _, found in datasets for note in _notes(found)]
+    return Report(title, sections, about, notes=notes, provenance=provenance)
 
 
 def _sections(path: Path, dataset: Dataset, prefix: str) -> list[Section]:
@@ -261,7 +265,7 @@ def _notes(dataset: Dataset) -> list[str]:
     kinds = {row.get("provenance") for row in rows}
     found = []
     if SIMULATED in kinds:
-        found.append(f"{dataset.setting}: simulated rows: a cost model computed them.")
+        found.append(f"{dataset.setting}: simulated rows: they were computed, not measured.")
     if len(kinds) > 1:
         found.append(f"{dataset.setting}: rows of more than one provenance; driple-train refuses a mixture.")
     busy = {row["run_id"] for row in rows if BACKGROUND_LOAD_FLAG in (row.get("flags") or ())}
@@ -291,7 +295,9 @@ def _facts(path: Path, dataset: Dataset) -> dict[str, Any]:
 def _find(path: Path) -> Sequence[Path]:
     if path.is_file():
         return [path] if path.suffix == SUFFIX else []
-    return sorted(file for file in path.glob(f"*{SUFFIX}") if _is_setting(file.name.removesuffix(SUFFIX)))
+    folders = (path, path / SIMULATED_FOLDER)  # the simulated ones only where nothing was measured: never mixed
+    found = (sorted(one.glob(f"*{SUFFIX}")) for one in folders)
+    return next(filter(None, ([file for file in files if _is_setting(file.stem)] for files in found)), [])
 
 
 def _is_setting(name: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import SIMULATED
+from driple.contracts.formats.dataset import SIMULATED, is_simulated, joined_provenance
 from driple.contracts.formats.inspector import FILE
 from driple.contracts.metrics import COLUMNS, RESOURCES, TARGETS
 from driple.contracts.setting import CPU
@@ -51,7 +51,9 @@ def inspector_report(folders: Sequence[Path], root: Path, watch: Watch) -> Repor
         "inspectors": {files.folder.name: _facts(files) for files in found},
     }
     title = f"Inspectors in {root.resolve().name}" if several else f"Inspector of {found[0].name}"
-    return Report(title, sections, about, notes=[note for files in found for note in _notes(files)])
+    provenance = joined_provenance(str(files.about.get("provenance")) for files in found)
+    notes = [note for files in found for note in _notes(files)]
+    return Report(title, sections, about, notes=notes, provenance=provenance)
 
 
 def _sections(files: Files, prefix: str) -> list[Section]:
@@ -232,8 +234,11 @@ def _provenance(files: Files) -> Html:
 
 def _notes(files: Files) -> list[str]:
     found = [f"{files.name}: {fault}." for fault in files.faults]
-    if files.about.get("provenance") == SIMULATED:
+    provenance = files.about.get("provenance")
+    if provenance == SIMULATED:
         found.append(f"{files.name}: trained and tested on simulated rows: these errors do not hold for real runs.")
+    elif is_simulated(provenance):
+        found.append(f"{files.name}: trained on {provenance} rows.")
     notes = files.report.get("notes")
     found += [f"{files.name}: {note}." for note in notes] if isinstance(notes, list) else []
     if part(files.about, "training").get("finished") is False:

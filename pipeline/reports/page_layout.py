@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.dataset import is_simulated
 from driple.pipeline.reports.html import EMPTY, Html, join, tag
 from driple.pipeline.reports.style import CSS, SCRIPT
 
@@ -41,6 +42,12 @@ class Report:
     """Under the title."""
     notes: Sequence[str] = ()
     """Warnings at the top of the page."""
+    provenance: str = ""
+    """Of everything on the page."""
+
+    def heading(self, title: str | None) -> str:
+        """The title, or another one, with the provenance if the page is based on simulation."""
+        return f"{title or self.title}{f' ({self.provenance})' if is_simulated(self.provenance) else ''}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ def notes(texts: Sequence[str]) -> Html:
 
 def render(report: Report, title: str | None = None) -> str:
     """The HTML file. The same report gives the same bytes: it contains no time or place of its creation."""
-    title = title or report.title
+    title = report.heading(title)
     links = [tag("li", tag("a", section.title, href=f"#{section.anchor}")) for section in report.sections]
     sections = [
         tag("section", tag("h2", section.title, id=section.anchor), section.body) for section in report.sections

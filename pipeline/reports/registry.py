@@ -54,7 +54,13 @@ def write_report(
             stream.write(page)
     except OSError as error:
         raise BadInput(f"{output}: cannot be written: {error.strerror}; give --output FILE.html") from None
-    return WrittenReport(output, title or report.title, report.facts, report.notes, len(page.encode()))
+    return WrittenReport(
+        output,
+        report.heading(title),
+        {**report.facts, "provenance": report.provenance},
+        report.notes,
+        len(page.encode()),
+    )
 
 
 def report_of(path: Path, watch: Watch) -> Report:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import DripleError
-from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, OTHER_NETWORK_FLAGS
+from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, OTHER_NETWORK_FLAGS, joined_provenance
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.pipeline.datasets.dataset_file import Row
 from driple.pipeline.datasets.run_rows import Request, SetAside, inputs_sha256, network_reason, work
@@ -54,7 +55,7 @@ class Aside:
 def look(root: Path, watch: Watch) -> tuple[list[Used], list[Aside]]:
     """All runs at or below a folder. Of two with the same identity the later one is used, as in a dataset."""
     folders = list(find_runs(root))
-    found: dict[str, Used] = {}
+    found: dict[tuple[str, str], Used] = {}
     aside: list[Aside] = []
     for number, (folder, fault) in enumerate(folders):
         watch("runs", number, len(folders))
@@ -62,10 +63,11 @@ def look(root: Path, watch: Watch) -> tuple[list[Used], list[Aside]]:
         if isinstance(run, Aside):
             aside.append(run)
             continue
-        other = found.setdefault(run.run_id, run)
+        key = str(run.rows[0]["provenance"]), run.run_id
+        other = found.setdefault(key, run)
         if other is not run:
             later, earlier = sorted((run, other), key=_age, reverse=True)
-            found[run.run_id] = later
+            found[key] = later
             aside.append(Aside(earlier.folder, f"the same run as {later.folder}, which is used"))
     watch("runs", len(folders), len(folders))
     return list(found.values()), sorted(aside, key=lambda run: str(run.folder))
@@ -101,6 +103,10 @@ def sweep_report(root: Path, watch: Watch) -> Report:
     """Reads all runs. Broken ones are listed as set aside."""
     used, aside = look(root, watch)
     rows = [row for run in used for row in run.rows]
+    kinds = Counter(str(run.rows[0]["provenance"]) for run in used)
+    if len(kinds) > 1:
+        counts = " and ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+        raise BadInput(f"{root}: {counts} runs: a report never mixes them; name a folder with runs of one kind")
     pictures, failed = _pictures(sample(used), watch)
     sections = [Section("Overview", _overview(used, aside)), Section("Set aside", _set_aside(root, aside + failed))]
     if used:
@@ -121,7 +127,8 @@ def sweep_report(root: Path, watch: Watch) -> Report:
         "settings": sorted({str(row["setting"]) for row in rows}),
         **measured_tables.shared_facts(rows),
     }
-    return Report(f"Sweep {root.resolve().name}", sections, found, notes=_notes(used, aside))
+    title, provenance = f"Sweep {root.resolve().name}", joined_provenance(kinds)
+    return Report(title, sections, found, notes=_notes(used, aside), provenance=provenance)
 
 
 def _pictures(runs: Sequence[Used], watch: Watch) -> tuple[Html, list[Aside]]:

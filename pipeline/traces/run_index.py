@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import SEALED, Manifest, network_as_specified
 from driple.contracts.run_spec import Workload
@@ -57,6 +58,7 @@ class Runs:
             {
                 "id": run.id,
                 "status": run.status,
+                "provenance": SIMULATED if run.manifest.is_simulated else MEASURED,
                 "setting": str(run.setting),
                 **to_plain(run.workload),
                 "repetition": run.manifest.run.repetition,

@@ -216,3 +216,6 @@ def test_a_wheel_predicts_and_plans_in_a_fresh_environment(checkout: Path, wheel
         assert run("python", "-c", f"import importlib.util as u; print(u.find_spec({absent!r}))") == "None\n"
     assert "resnet56 b64" in run("driple-predict", "--setting", "cpu-p2w2-1g", "resnet56", "--batch-size", "64")
     assert "10 runs" in run("driple-run", "p2w2", "--dry-run")
+    simulated = run("driple-predict", "--setting", "v100-p1w2-pcie", "resnet50", "--batch-size", "32")
+    assert simulated.startswith("SIMULATED: computed by simulation from simulator/devices/v100.json; not measured\n")
+    assert "127 runs" in run("driple-run", "v100-p1w2-pcie", "--simulate", "--dry-run")

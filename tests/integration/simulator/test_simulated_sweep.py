@@ -18,6 +18,7 @@ import driple
 from driple.contracts.errors import BadInput
 from driple.contracts.manifest import Manifest
 from driple.contracts.run_spec import RunSpec
+from driple.orchestrator.cli import main
 from driple.pipeline.traces.load_run import load_run
 from driple.simulator.simulation import simulate_workload
 
@@ -33,7 +34,7 @@ def test_a_simulated_sweep_leaves_ordinary_runs_and_rows(tmp_path: Path) -> None
     result = driple.run(experiment(), output=tmp_path / "traces")
     assert [each.status for each in result.runs] == ["sealed"] * 2
     built = driple.build_dataset(tmp_path / "traces", output=tmp_path / "datasets")
-    rows = pq.read_table(tmp_path / "datasets" / "v100-p1w2-pcie.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "datasets/simulated/v100-p1w2-pcie.parquet").to_pylist()
     assert {row["provenance"] for row in rows} == {"simulated"}
     assert len(rows) == 2 * 3
     assert built is not None
@@ -48,7 +49,7 @@ def test_the_pipeline_finds_the_metrics_that_the_simulator_computes(tmp_path: Pa
     """Through files or not: the same series, the same rules."""
     (result,) = driple.run(experiment(workloads=[{"model": "resnet50", "batch_size": 32}]), output=tmp_path).runs
     driple.build_dataset(tmp_path, output=tmp_path / "datasets")
-    rows = pq.read_table(tmp_path / "datasets" / "v100-p1w2-pcie.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "datasets/simulated/v100-p1w2-pcie.parquet").to_pylist()
     (row,) = (row for row in rows if row["task"] == "worker:0")
     spec: RunSpec = result.run.spec
     found = simulate_workload(spec.workload, spec.setting, together=spec.together, seed=spec.seed).metrics("worker:0")
@@ -89,7 +90,8 @@ def _after_first(folder: Path) -> Any:
     ("change", "message"),
     [
         ({"setting": "h100-p1w2-pcie"}, "driple-calibrate --name h100"),
-        ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "no packet loss"),
+        ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "network: loss: a simulation has no packet loss"),
+        ({"setting": "v100-p1w1-1g", "network": {"congestion": "bbr"}}, "network: congestion: a simulation has no"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -120,6 +122,48 @@ def test_a_killed_controller_leaves_no_process_and_no_half_run(tmp_path: Path) -
     stopped = driple.run("v100-p5w10-1g", output=tmp_path, simulate=True, stop=_after_first(tmp_path))
     assert stopped.skipped and not stopped.failed
     assert not list(tmp_path.glob("*/.*.partial"))
+
+
+SWEEP = [sys.executable, "-m", "driple.orchestrator.cli", "v100-p1w2-pcie", "--simulate"]
+
+
+def test_plans_and_summaries_say_that_runs_are_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = "SIMULATED: these runs are simulated, not measured"
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        "setting: v100-p1w2-pcie\nhosts: simulated\nsteps: 20\nworkloads:\n  - {model: lenet, batch_size: 32}\n"
+    )
+    words = [str(path), "--output", str(tmp_path / "traces")]
+    assert main([*words, "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == first
+    assert main([*words, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["provenance"] == "simulated"
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[0] == first
+    assert "started on simulated simulated1" in captured.err and "(1 of 1 done)" in captured.err
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["provenance"] == "simulated"
+    assert main(["v100-p1w2-pcie", "--simulate", "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == first and "on simulated hosts" in text
+    assert main(["v100-p1w2-pcie", "--dry-run"]) == 0
+    assert "SIMULATED" not in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_a_sweep_that_the_same_command_continues(tmp_path: Path) -> None:
+    command = [*SWEEP, "--output", str(tmp_path)]
+    controller = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _until(lambda: any(tmp_path.glob("*/*/run.json")))
+    controller.send_signal(signal.SIGINT)
+    out, err = controller.communicate(timeout=60)
+    assert controller.returncode == 130, err
+    assert "SIGINT: stopping the current runs" in err
+    assert out.splitlines()[0] == "SIMULATED: these runs are simulated, not measured" and "not done" in out
+    assert not list(tmp_path.glob("*/.*.partial"))
+    done = len(list(tmp_path.glob("*/*/run.json")))
+    stopped = driple.run("v100-p1w2-pcie", output=tmp_path, simulate=True, stop=_after_first(tmp_path))
+    assert len(stopped.skipped) == done and not stopped.failed and stopped.simulated
 
 
 def _children(pid: int) -> list[int]:

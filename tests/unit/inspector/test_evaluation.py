@@ -121,7 +121,8 @@ def test_csv_json_and_markdown_say_the_same(found: Evaluation, tmp_path: Path) -
     overall = next(row for row in value["errors"] if row["target"] == "all" and row["side"] == "test")
     assert f"| mean of all | {100 * overall['nrmse']:.1f} |" in (tmp_path / "report.md").read_text()
     assert value["training"] == {"seconds": 1.5}
-    assert to_csv(found.rows()) == (tmp_path / "errors.csv").read_text()
+    assert {row["provenance"] for row in rows} == {"measured"}
+    assert to_csv([{"provenance": "measured", **row} for row in found.rows()]) == (tmp_path / "errors.csv").read_text()
     assert to_json(found, {})["workloads"] == {"train": 27, "val": 9, "test": 9}
     assert "seconds 1.5" in to_markdown(found, {"training": {"seconds": 1.5}})
 

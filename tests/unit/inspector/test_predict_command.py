@@ -156,7 +156,8 @@ def test_several_give_a_table_and_a_picture(
     assert head.split()[:3] == ["setting", "batch", "update"] and "CPU/GPU burst" in head
     rows = [line.split()[:3] for line in out.splitlines() if line.startswith((work.SETTING, work.OTHER))]
     assert rows == [[s, str(b), u] for s in settings for b in (16, 64) for u in ("sync", "async")]
-    assert "measured and simulated inspectors side by side" in out
+    assert "measured and simulated answers side by side: not ranked" in out and "most  " not in out
+    assert head.split()[-1] == "provenance"
     assert out.startswith(f"SIMULATED: {tmp_path.parent}") or out.startswith("SIMULATED: ")
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(tensorflow) == 8  # of a CPU and of a GPU, two batch sizes, two modes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import Any, Collection, Dict, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
@@ -55,7 +55,7 @@ class Workload:
     topology: str = "ring"  # path of the gradients of an all-reduce; `ring` also where there is none
 
     def __post_init__(self) -> None:
-        closed = {
+        closed: Dict[str, Collection[str]] = {
             **{"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS},
             **{"framework": FRAMEWORKS, "backend": BACKENDS, "topology": TOPOLOGIES},
         }

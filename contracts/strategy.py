@@ -1,7 +1,7 @@
-"""Training strategies, frameworks, backends and topologies: the facts that other packages need. workloads/ has the code.
+"""Training strategies, frameworks, backends and topologies: the facts that other packages need.
 
-A new strategy or framework is an entry here and a file in workloads/strategies or workloads/frameworks, with a line in
-its registry.
+The code is in workloads/. A new strategy or framework is an entry here and a file in workloads/strategies or
+workloads/frameworks, with a line in its registry.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ def combination_fault(strategy: str, framework: str, backend: str, topology: str
         return None
     if not STRATEGIES[strategy].has_topology:
         return f"topology does not apply to strategy {strategy}"
-    for what, known in ((framework, FRAMEWORKS[framework].topologies), (backend, BACKENDS[backend].topologies)):
-        if topology not in known:
-            return f"topology {topology} is not possible with {what} (it has {', '.join(known)})"
+    for what, offered in ((framework, FRAMEWORKS[framework].topologies), (backend, BACKENDS[backend].topologies)):
+        if topology not in offered:
+            return f"topology {topology} is not possible with {what} (it has {', '.join(offered)})"
     return None
 
 

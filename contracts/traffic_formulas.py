@@ -123,10 +123,10 @@ def _parameter_servers(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
     for size in variable_bytes:
         held[shard.place(size)] += size
     traffic: Traffic = {}
-    for server, size in enumerate(held):
+    for server, share in enumerate(held):
         for worker in range(run.setting.workers):
-            traffic[f"{SERVER}:{server}", _worker(worker)] = size
-            traffic[_worker(worker), f"{SERVER}:{server}"] = size
+            traffic[f"{SERVER}:{server}", _worker(worker)] = share
+            traffic[_worker(worker), f"{SERVER}:{server}"] = share
     return traffic
 
 

@@ -12,7 +12,7 @@ from driple.contracts.command import CommandParser, PartParser, command
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
-from driple.contracts.strategy import default_strategy
+from driple.contracts.strategy import FRAMEWORKS, default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
 PROG = "python -m driple.workloads.cli"
@@ -35,7 +35,8 @@ def _parser() -> argparse.ArgumentParser:
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
     _task_arguments(parts.add_parser("task", help="run one task of a job"))
     _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
-    warm = parts.add_parser("warm", help="fork server: load TensorFlow once, then fork the tasks requested on stdin")
+    warm = parts.add_parser("warm", help="fork server: load a framework once, then fork the tasks requested on stdin")
+    warm.add_argument("--framework", choices=tuple(FRAMEWORKS), default="tensorflow", help="(default: %(default)s)")
     warm.set_defaults(run=_warm)
     models = parts.add_parser("models", help="list the models of the zoo")
     models.set_defaults(run=_models)
@@ -133,10 +134,10 @@ def _new_name(model: str, taken: Container[str]) -> str:
     return next(each for each in itertools.chain([name], numbered) if each not in taken)
 
 
-def _warm(_: argparse.Namespace) -> int:
+def _warm(arguments: argparse.Namespace) -> int:
     from driple.workloads.runtime.forkserver import serve_stdin
 
-    return serve_stdin()
+    return serve_stdin(arguments.framework)
 
 
 def _models(_: argparse.Namespace) -> int:

@@ -109,6 +109,8 @@ IDENTITY = _columns(
     "sharding | text | how variables go to parameter servers",
     f"framework | text | {' or '.join(f'`{name}`' for name in FRAMEWORKS)}",
     "code_sha256 | text | of a user's own model file",
+    "backend | text | what carried the tensors; null in rows that are older than the column",
+    "topology | text | path of the gradients of an all-reduce; null without one, and as backend",
     *(f"network_{one.name} | real | {one.metadata['column']}" for one in fields(NetworkCondition)),
     "placement | text | JSON: which tasks shared a machine",
     "steps | int | measured steps asked for; null where a duration was",
@@ -157,7 +159,7 @@ FINGERPRINT = _columns(
 """How fast the host's machine was (contracts/fingerprint.py). Absent from a file if no row has a value."""
 
 GRAPH = _columns(
-    "graph | text | SHA-256 of the graph: rows of one graph have the same",
+    "graph | text | SHA-256 of the graph: rows of one graph have the same; null if the framework writes none",
     "graph_kind | text | `ops` (ungrouped: group it with pipeline.graph) or `groups` (grouped already)",
     "nodes | int | ops, or groups",
     "edges | int | of the graph",

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -158,9 +159,21 @@ def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
         clocks=ended.clocks,
         ended_real_s=time.time(),
         versions={**manifest.versions, **ended.versions},
+        trained_with=_trained_with(ended.tasks),
         measured_network=ended.network,
         network_done_by=ended.network_done_by,
     )
+
+
+def _trained_with(tasks: Sequence[TaskState]) -> dict[str, str]:
+    """What the workers used: one value where all agree, else a value for each."""
+    told = {state.task: state.finished.ran for state in tasks if state.is_worker and state.finished is not None}
+    found: dict[str, str] = {}
+    for key in dict.fromkeys(key for ran in told.values() for key in ran):
+        values = {task: ran[key] for task, ran in told.items() if key in ran}
+        alike = set(values.values())
+        found |= {key: alike.pop()} if len(alike) == 1 else {f"{task}/{key}": value for task, value in values.items()}
+    return found
 
 
 def seal(stage: Stage, manifest: Manifest, checksums: dict[str, str]) -> None:

@@ -123,8 +123,13 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
         client.info = None
         lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
         raise HostError(
-            f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
-            "or an image in the inventory"
+            f"{name}: {spec.python} cannot train: {lacks}; install driple[{framework.extra}] there, or name another "
+            "python or an image in the inventory"
+        )
+    if spec.image and not framework.one_port and request.spec.setting.workers > 1:
+        raise HostError(
+            f"{name}: {framework.title} opens ports of its own, and a container publishes one; "
+            "name a python instead of an image in the inventory"
         )
     present = {gpu.index for gpu in info.gpus or ()}
     missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
@@ -148,7 +153,8 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
 
 def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
     host, client = request.hosts[item.host], request.clients[item.host]
-    place = TaskPlace(item.task, folders[item.host])
+    framework = FRAMEWORKS[request.spec.workload.framework]
+    place = TaskPlace(item.task, folders[item.host], writes_graph=framework.writes_graph)
     way = CONTAINER if host.image else PYTHON if request.cold else WARM
     source = request.links.traffic_source(request.spec.setting, client, tasks_on_host, way)
     command = shlex.join(place.command(host.python, lifeline=way == PYTHON))

@@ -50,7 +50,8 @@ class Forest(Collective):
     def _cut(self, flat: torch.Tensor) -> Sequence[torch.Tensor]:
         """Equal parts, as many for each tree, so that the trees carry the same."""
         rounds = -(-flat.numel() * flat.element_size() // (CHUNK_BYTES * len(self._trees)))
-        return flat.tensor_split(min(flat.numel(), rounds * len(self._trees)))
+        chunks: Sequence[torch.Tensor] = flat.tensor_split(min(flat.numel(), rounds * len(self._trees)))
+        return chunks
 
     def _begin(self, number: int, data: torch.Tensor) -> _Chunk:
         tree = self._trees[number % len(self._trees)]

@@ -24,7 +24,7 @@ def imagenet(sizes: Sizes, *, blocks: tuple[int, ...]) -> nn.Module:
     return OfImages(*layers, nn.BatchNorm2d(channels), nn.ReLU(), global_head(channels, sizes.classes))
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     """Adds channels to those it gets."""
 
     def __init__(self, channels: int, growth: int) -> None:

@@ -20,7 +20,9 @@ class Sizes:
         return max(multiple, int(number * self.width / multiple + 0.5) * multiple)
 
 
-def conv(channels: int, filters: int, kernel: int, stride: int = 1, *, groups: int = 1, bias: bool = False) -> nn.Conv2d:
+def conv(
+    channels: int, filters: int, kernel: int, stride: int = 1, *, groups: int = 1, bias: bool = False
+) -> nn.Conv2d:
     """A convolution that keeps the size of the image, up to its stride."""
     layer = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2, groups=groups, bias=bias)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -55,7 +57,7 @@ def global_head(channels: int, classes: int) -> nn.Sequential:
     return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), dense(channels, classes))
 
 
-class OfImages(nn.Module):
+class OfImages(nn.Module):  # type: ignore[misc]
     """A model from the images of a batch to logits."""
 
     def __init__(self, *layers: nn.Module) -> None:

@@ -27,7 +27,7 @@ def mobilenetv2(sizes: Sizes) -> nn.Module:
     return OfImages(*layers, _conv(channels, last, 1), global_head(last, sizes.classes))
 
 
-class Block(nn.Module):
+class Block(nn.Module):  # type: ignore[misc]
     """Expands channels, filters each, and projects back."""
 
     def __init__(self, channels: int, filters: int, expansion: int, stride: int) -> None:

@@ -32,7 +32,7 @@ def imagenet(sizes: Sizes, *, blocks: tuple[int, ...], stride_in_3x3: bool = Fal
     return OfImages(*layers, global_head(channels, sizes.classes))
 
 
-class Basic(nn.Module):
+class Basic(nn.Module):  # type: ignore[misc]
     """Two 3x3 convolutions; the shortcut skips pixels and pads channels."""
 
     def __init__(self, channels: int, filters: int, stride: int) -> None:
@@ -49,7 +49,7 @@ class Basic(nn.Module):
         return functional.relu(self.body(x) + shortcut)
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(nn.Module):  # type: ignore[misc]
     """1x1, 3x3 and 1x1 convolutions; a convolution as shortcut where the shape changes."""
 
     def __init__(self, channels: int, filters: int, stride: int, stride_in_3x3: bool) -> None:

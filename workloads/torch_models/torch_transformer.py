@@ -16,7 +16,7 @@ POSITIONS = 1024
 """Length of GPT-2's table of positions."""
 
 
-class Translate(nn.Module):
+class Translate(nn.Module):  # type: ignore[misc]
     """Encoder and decoder of six layers each, over `source` [batch, length] and `target` [batch, length + 1]."""
 
     def __init__(self, sizes: Sizes, *, units: int, heads: int, dropout: float = 0.1) -> None:
@@ -42,11 +42,11 @@ class Translate(nn.Module):
 
     def _start(self, ids: torch.Tensor) -> torch.Tensor:
         x = self.embed(ids) * self.embed.table.shape[1] ** 0.5
-        started: torch.Tensor = self.drop(x + _waves(*x.shape[1:], device=x.device))
+        started: torch.Tensor = self.drop(x + _waves(x.shape[1], x.shape[2], x.device))
         return started
 
 
-class Gpt2(nn.Module):
+class Gpt2(nn.Module):  # type: ignore[misc]
     """GPT-2 (Radford et al. 2019): decoder only, with learned positions. Reads `target`, predicts the next token."""
 
     def __init__(self, sizes: Sizes, *, units: int = 768, heads: int = 12, depth: int = 12) -> None:
@@ -66,7 +66,7 @@ class Gpt2(nn.Module):
         return self.embed.logits(self.norm(x))
 
 
-class SharedEmbedding(nn.Module):
+class SharedEmbedding(nn.Module):  # type: ignore[misc]
     """One matrix both ways: ids to vectors, and vectors to logits."""
 
     def __init__(self, vocabulary: int, units: int) -> None:
@@ -81,7 +81,7 @@ class SharedEmbedding(nn.Module):
         return functional.linear(x, self.table)
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     """Attention to itself, to the memory if there is one, and two dense layers, each as x + part(norm(x))."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Layer(nn.Module):
         return x + self.drop(self.narrow(self.activation(self.wide(self.inner_norm(x)))))  # type: ignore[operator]
 
 
-class Attention(nn.Module):
+class Attention(nn.Module):  # type: ignore[misc]
     """Scaled dot-product attention with several heads."""
 
     def __init__(self, units: int, heads: int, dropout: float) -> None:
@@ -120,9 +120,7 @@ class Attention(nn.Module):
         self.heads = heads
         self.dropout = dropout
 
-    def forward(
-        self, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor | None, causal: bool
-    ) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor | None, causal: bool) -> torch.Tensor:
         query, key, value = self._split(self.query(x)), self._split(self.key(memory)), self._split(self.value(memory))
         dropout = self.dropout if self.training else 0.0
         joined = functional.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal=causal)

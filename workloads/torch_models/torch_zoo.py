@@ -10,7 +10,13 @@ from torch import nn
 from driple.contracts.errors import UnknownName
 from driple.contracts.run_spec import Workload
 from driple.workloads.models.registry import dataset_of, size_of
-from driple.workloads.torch_models import torch_classic, torch_densenet, torch_mobilenet, torch_resnet, torch_transformer
+from driple.workloads.torch_models import (
+    torch_classic,
+    torch_densenet,
+    torch_mobilenet,
+    torch_resnet,
+    torch_transformer,
+)
 from driple.workloads.torch_models.torch_layers import Sizes
 
 Builder = Callable[[Sizes], nn.Module]

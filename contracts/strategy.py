@@ -6,7 +6,7 @@ workloads/frameworks, with a line in its registry.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Mapping, Optional, Tuple
 
 SERVER = "ps"
@@ -59,7 +59,7 @@ class Framework:
     name: str
     title: str
     """As it is written in messages."""
-    packages: Dict[str, Tuple[str, ...]]
+    packages: Mapping[str, Tuple[str, ...]]
     """Modules that a host must have to train with it, each with the distributions that can contain it."""
     extra: str
     """The extra of driple that installs them."""
@@ -79,6 +79,10 @@ class Backend:
     needs_gpu: bool = False
     topologies: Tuple[str, ...] = TOPOLOGIES
     """Of the all-reduce, as far as the framework has them too."""
+    packages: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    """Modules that a host must have besides those of the framework, as there."""
+    extra: str = ""
+    """The extra of driple that installs them."""
 
 
 FRAMEWORKS: Dict[str, Framework] = {
@@ -107,12 +111,14 @@ FRAMEWORKS: Dict[str, Framework] = {
 
 GRPC = "grpc"
 GLOO = "gloo"
+MPI = "mpi"
 NCCL = "nccl"
 BACKENDS: Dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(GRPC),
         Backend(GLOO),
+        Backend(MPI, packages={"mpi4py": ("mpi4py",)}, extra="mpi"),
         # Without GPUs TensorFlow takes its ring over gRPC instead, and does not say so.
         Backend(NCCL, needs_gpu=True, topologies=(RING,)),
     )
@@ -126,7 +132,7 @@ STRATEGIES: Dict[str, Strategy] = {
             "allreduce",
             (WORKER,),
             updates=("sync",),
-            frameworks={"tensorflow": (GRPC, NCCL), "torch": (GLOO, NCCL)},
+            frameworks={"tensorflow": (GRPC, NCCL), "torch": (GLOO, MPI, NCCL)},
             has_topology=True,
         ),
         Strategy("pair_averaging", (WORKER,), updates=("async",), frameworks={"torch": (GLOO,)}, least_workers=2),

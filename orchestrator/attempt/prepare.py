@@ -16,7 +16,7 @@ from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
 from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
@@ -118,12 +118,14 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
             "make room there, or choose another work_dir"
         )
     framework = FRAMEWORKS[request.spec.workload.framework]
-    needed = ("driple", *framework.packages)
+    backend = BACKENDS[request.spec.workload.backend]
+    needed = ("driple", *framework.packages, *backend.packages)
     if not spec.image and not (info.python and all(info.python.packages.get(package) for package in needed)):
         client.info = None
+        extras = ",".join(filter(None, (framework.extra, backend.extra)))
         lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
         raise HostError(
-            f"{name}: {spec.python} cannot train: {lacks}; install driple[{framework.extra}] there, or name another "
+            f"{name}: {spec.python} cannot train: {lacks}; install driple[{extras}] there, or name another "
             "python or an image in the inventory"
         )
     if spec.image and not framework.one_port and request.spec.setting.workers > 1:

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 import torch
+
+
+@dataclass(frozen=True)
+class Link:
+    """This worker's end of the data network."""
+
+    host: str
+    """Its address."""
+    interface: str
 
 
 class Pending(Protocol):
@@ -20,6 +32,8 @@ class Messages(ABC):
 
     rank: int
     workers: int
+    versions: Mapping[str, str] = MappingProxyType({})
+    """Of libraries besides the framework."""
 
     @abstractmethod
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Pending: ...

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 
 from driple.contracts import strategy as names
 from driple.contracts.traffic_formulas import trees
-from driple.workloads.collectives.base import Collective, Messages
+from driple.workloads.collectives.base import Collective, Link, Messages
 from driple.workloads.collectives.forest import Forest
 from driple.workloads.collectives.gloo_messages import GlooMessages
+from driple.workloads.collectives.mpi_messages import MpiMessages
 from driple.workloads.collectives.ring import Ring
 
-MESSAGES: dict[str, Callable[[], Messages]] = {names.GLOO: GlooMessages}
+MESSAGES: dict[str, Callable[[Link], Messages]] = {names.GLOO: lambda link: GlooMessages(), names.MPI: MpiMessages}
 Maker = Callable[[Messages, Sequence[int]], Collective]
 COLLECTIVES: dict[str, Maker] = {
     names.RING: lambda messages, machines: Ring(messages),

@@ -10,8 +10,9 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from driple.contracts.run_spec import RunSpec
-from driple.contracts.strategy import RING
+from driple.contracts.strategy import GLOO, NCCL, RING
 from driple.contracts.traffic_formulas import machines_of
+from driple.workloads.collectives.base import Link, Messages
 from driple.workloads.collectives.registry import MESSAGES, collective
 from driple.workloads.strategies.base import Task
 from driple.workloads.strategies.ps_worker import Pace
@@ -25,9 +26,11 @@ def run(task: Task) -> None:
     job, output, watchdog = task.job, task.output, task.watchdog
     meeting = Meeting(task)
     training = Training(job, task.index, meeting.device)
-    model = data_parallel(training, job.run)
+    messages = messages_of(job.run, meeting.link)
+    model = data_parallel(training, job.run, messages)
     dist.barrier()
-    output.ready(torch=torch.__version__, backend=dist.get_backend(), topology=job.run.workload.topology)
+    versions = {"torch": torch.__version__, **(messages.versions if messages else {})}
+    output.ready(**versions, backend=job.run.workload.backend, topology=job.run.workload.topology)
     pace, done, timed = Pace(job.run.measurement), 0, job.run.measurement.duration_s is not None
     while timed or not pace.over(done, time.monotonic()):
         watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
@@ -43,15 +46,22 @@ def run(task: Task) -> None:
     meeting.end()
 
 
-def data_parallel(training: Training, run: RunSpec) -> DistributedDataParallel:
+def messages_of(run: RunSpec, link: Link) -> Messages | None:
+    """What carries the gradients; None if the process group itself does, whose all-reduce is a ring."""
+    workload = run.workload
+    if workload.topology == RING and workload.backend in (GLOO, NCCL):
+        return None
+    return MESSAGES[workload.backend](link)
+
+
+def data_parallel(training: Training, run: RunSpec, messages: Messages | None) -> DistributedDataParallel:
     """The model, such that backward leaves mean gradients of all workers. Workers must have the same weights."""
     with warnings.catch_warnings():
         # Later releases want another name for the option, which earlier ones do not know.
         warnings.simplefilter("ignore", FutureWarning)
         model = DistributedDataParallel(training.model, broadcast_buffers=False)
-    workload = run.workload
-    if workload.topology != RING:  # a ring is what the process group itself does
-        chosen = collective(workload.topology, MESSAGES[workload.backend](), machines_of(run))
+    if messages is not None:
+        chosen = collective(run.workload.topology, messages, machines_of(run))
         hook = BucketHook(chosen, run.setting.workers)
         model.register_comm_hook(None, lambda _, bucket: hook(bucket))
     return model

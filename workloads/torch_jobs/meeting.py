@@ -18,6 +18,7 @@ from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import MAX_TIMEOUT_S
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import NCCL
+from driple.workloads.collectives.base import Link
 from driple.workloads.runtime.own_interface import interface_of
 from driple.workloads.runtime.presence import Presence, ask
 from driple.workloads.runtime.watchdog import Peers, gave_up
@@ -47,7 +48,8 @@ class Meeting:
             lambda: gave_up(job, peers.missing(), "every worker answers, but the job did not start"),
         )
         host = address.rpartition(":")[0].strip("[]")
-        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface_of(host)
+        self.link = Link(host, interface_of(host))
+        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = self.link.interface
         if job.run.workload.backend == NCCL:
             torch.cuda.set_device(self.device)
         store = self._store(presence, host)

@@ -29,7 +29,7 @@ def run(task: Task) -> None:
     training = Training(job, task.index, meeting.device)
     weights = Weights(training.model)
     dist.barrier()
-    output.ready(torch=torch.__version__, backend=dist.get_backend())
+    output.ready(torch=torch.__version__, backend=job.run.workload.backend)
     peers = [worker for worker in range(job.run.setting.workers) if worker != task.index]
     choose = random.Random(f"{job.run.seed} {task.index}")
     pace, done = Pace(job.run.measurement), 0

@@ -42,7 +42,8 @@ import torch
 import torch.distributed as dist
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import TOPOLOGIES
-from driple.workloads.torch_jobs.data_parallel import data_parallel
+from driple.workloads.collectives.base import Link
+from driple.workloads.torch_jobs.data_parallel import data_parallel, messages_of
 from driple.workloads.torch_jobs.training import Training
 
 port, folder = int(sys.argv[1]), Path(sys.argv[2])
@@ -62,7 +63,7 @@ runs = {name: replace(job.run, workload=replace(job.run.workload, topology=name)
 runs["two on a machine"] = replace(runs["tree"], together=together)
 for name, run in runs.items():
     training = Training(replace(job, run=run), rank, torch.device("cpu"))
-    model = data_parallel(training, run)
+    model = data_parallel(training, run, messages_of(run, Link("127.0.0.1", "lo")))
     for _ in range(5):
         training.backward(model)
         training.optimiser.step()

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from driple.contracts.errors import RunFailed
+from driple.workloads.collectives import process_manager
 from driple.workloads.collectives.base import Link, Messages, Pending
-from driple.workloads.collectives.process_manager import ProcessManager
 
 
 class MpiMessages(Messages):
@@ -24,7 +24,9 @@ class MpiMessages(Messages):
         """Starts MPI. Needs the process group, by which worker 0 says where its process manager is."""
         self.rank = dist.get_rank()
         self.workers = dist.get_world_size()
-        where = [ProcessManager(link.host, self.workers).address if self.rank == 0 else ""]
+        where = [""]
+        if self.rank == 0:
+            where[0], self._process_manager = process_manager.start(link.host, self.workers)
         dist.broadcast_object_list(where, src=0)
         os.environ |= {
             **{"PMI_PORT": where[0], "PMI_ID": str(self.rank)},

@@ -7,6 +7,8 @@ others. Both sides send lines of `key=value` pairs, first `cmd`. A barrier is ov
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -14,8 +16,19 @@ _LIMITS = "kvsname_max=256 keylen_max=64 vallen_max=4096"
 _NAME = "job"
 
 
+def start(host: str, processes: int) -> tuple[str, subprocess.Popen[str]]:
+    """Starts it as a process of its own: MPI holds Python's lock while it waits for the answers.
+
+    Returns its `host:port`, and the process, which ends when this one does: its stdin is closed then.
+    """
+    command = [sys.executable, "-m", __name__, host, str(processes)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process.stdout.readline().strip(), process
+
+
 class ProcessManager:
-    """Serves the processes of one job, in threads, until this process ends."""
+    """Serves the processes of one job, in threads."""
 
     def __init__(self, host: str, processes: int) -> None:
         self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -89,3 +102,8 @@ def _pairs(line: str) -> dict[str, str]:
     head, _, value = line.strip().partition(" value=")
     pairs = dict(pair.split("=", 1) for pair in head.split() if "=" in pair)
     return {"cmd": "", **pairs, "value": value}
+
+
+if __name__ == "__main__":
+    print(ProcessManager(sys.argv[1], int(sys.argv[2])).address, flush=True)
+    sys.stdin.read()

@@ -111,7 +111,7 @@ class Listener:
         if isinstance(event.value, HostError):
             raise event.value
         name = event.value.name
-        server = _fork_server(self._clients[event.host], event)
+        server = _fork_server(self._clients.get(event.host), event)
         if server is not None:
             self._on_fork_server(server, event)
             return
@@ -221,10 +221,10 @@ def _route(client: AgentClient, listener: Callable[[Event], None]) -> None:
     client.attach(deliver)
 
 
-def _fork_server(client: AgentClient, event: Event) -> ForkServer | None:
+def _fork_server(client: AgentClient | None, event: Event) -> ForkServer | None:
     """The fork server that an event is about, if it is about one."""
     name = getattr(event.value, "name", None)
-    servers: Iterable[ForkServer] = client.fork_servers.values()
+    servers: Iterable[ForkServer] = client.fork_servers.values() if client is not None else ()
     return next((server for server in servers if server.process == name), None)
 
 

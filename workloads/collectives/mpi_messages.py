@@ -30,6 +30,8 @@ class MpiMessages(Messages):
         dist.broadcast_object_list(where, src=0)
         os.environ |= {
             **{"PMI_PORT": where[0], "PMI_ID": str(self.rank)},
+            # MPICH is built with one of these libraries. UCX would stripe large messages over all interfaces.
+            **{"UCX_TLS": "tcp", "UCX_NET_DEVICES": link.interface},
             **{"FI_PROVIDER": "tcp", "FI_TCP_IFACE": link.interface},
             "MPIR_CVAR_NOLOCAL": "1",  # shared memory is no network, and hosts of a lab look like one machine
             "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring",

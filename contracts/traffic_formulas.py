@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.sharding import Sharding
-from driple.contracts.strategy import BINARY_TREE_STAR, CLIQUE, RING, SERVER, STAR, TREE, WORKER
+from driple.contracts.strategy import BINARY_TREE_STAR, CLIQUE, GLOO, GRPC, MPI, NCCL, RING, SERVER, STAR, TREE, WORKER
 
 Tree = Tuple[int, ...]
 """The parent of each worker."""
@@ -27,6 +27,8 @@ ROOT = -1
 Traffic = Dict[Tuple[str, str], float]
 """Bytes by sending and receiving task."""
 
+_RING_STEPS = {GRPC: 1, GLOO: -1, MPI: 1, NCCL: 1}
+"""From a worker to the one that it sends to. All but that of NCCL were seen on the lab."""
 COUNTER_BYTES = 8
 """Of the counter of steps, the first variable that parameter servers get."""
 
@@ -99,7 +101,8 @@ def _all_reduce(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
     workers, size = run.setting.workers, float(sum(variable_bytes))
     if run.workload.topology == RING:
         share = 2 * (workers - 1) / workers * size
-        return {(_worker(each), _worker((each + 1) % workers)): share for each in range(workers) if workers > 1}
+        step = _RING_STEPS[run.workload.backend]
+        return {(_worker(each), _worker((each + step) % workers)): share for each in range(workers) if workers > 1}
     forest = trees(run.workload.topology, machines_of(run))
     traffic: Traffic = {}
     for tree in forest:

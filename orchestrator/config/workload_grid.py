@@ -226,7 +226,8 @@ class WorkloadReader:
         fault = combination_fault(name, framework, values["backend"], values["topology"])
         model = MODELS.get(values["model"])
         if fault is None and framework not in (model.frameworks if model else OWN_MODELS):
-            fault = f"{values['model']} cannot be trained with framework {framework}; see driple-run --list-models"
+            known = ", ".join(name for name, entry in MODELS.items() if framework in entry.frameworks)
+            fault = f"{values['model']} cannot be trained with framework {framework} (it has {known})"
         if fault is not None:
             at.fault(fault)
         return fault is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,22 @@ def test_the_interface_carries_what_the_formula_says(sealed: list[tuple[Path, Ma
                 begin, end = np.interp(ends, times, counts)
                 ratio = (end - begin) / len(steps) / expected(traffic, task)
                 assert 0.99 < ratio < 1.02, (manifest.run.workload.topology, task, column, ratio)
+
+
+def test_the_ring_goes_where_the_formula_says(sealed: list[tuple[Path, Manifest]]) -> None:
+    ((root, manifest),) = [pair for pair in sealed if pair[1].run.workload.topology == "ring"]
+    paths = RunPaths(root.parent, "", root.name)
+    job = json.loads(paths.job.read_text())
+    task_at = {task["address"].rpartition(":")[0]: task["task"] for task in job["tasks"]}
+    most = set()
+    for task in manifest.run.setting.tasks:
+        sent_to: dict[str, int] = {}
+        for flow in pq.read_table(paths.flows(task)).to_pylist():
+            if flow["of_task"] == 1:
+                peer = task_at[flow["remote_address"]]
+                sent_to[peer] = max(sent_to.get(peer, 0), flow["bytes_acked"] or 0)
+        most.add((task, max(sent_to, key=lambda peer: sent_to[peer])))
+    assert most == set(step_traffic(manifest.run, [4]))
 
 
 def test_a_dataset_has_rows_with_targets_and_without_a_graph(

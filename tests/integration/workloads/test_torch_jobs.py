@@ -161,3 +161,18 @@ def test_a_worker_that_never_comes_is_named(warm_torch: WarmHost, folder: MakeFo
     job = folder(torch_job(workers=2, start_timeout_s=4.0))
     assert warm_torch.wait(warm_torch.start(job, ["worker:1"])) == {"worker:1": 1}
     assert "worker:0 (127.0.0.1:" in job.last_words("worker:1")
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (["task", "--task", "worker:0", "--out", "out", "--graph", "g.parquet"], "writes no graph; leave out --graph"),
+        (["graph", "--out", "g.parquet"], "jobs of framework torch have no graph"),
+    ],
+)
+def test_a_graph_is_refused(tmp_path: Path, part: list[str], words: str) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(torch_job().to_json()))
+    command = [*COMMAND, part[0], "--job", "job.json", *part[1:]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "g.parquet").exists()

@@ -205,6 +205,8 @@ class JobSpec(_Json):
     start_timeout_s: float = 120.0  # how long a task waits for the others
     step_timeout_s: float = 120.0  # time limit of a step
     code_path: Optional[str] = None  # the user's model file on the host
+    go_path: Optional[str] = None
+    """A file on the host that appears when all tasks are sampled. Workers that start quickly wait for it."""
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):

@@ -18,7 +18,7 @@ from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
 from driple.orchestrator.attempt.monitor import Listener, try_ask
-from driple.orchestrator.attempt.prepare import Request, prepare, python_versions
+from driple.orchestrator.attempt.prepare import Request, let_go, prepare, python_versions
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
@@ -133,6 +133,7 @@ class Attempt:
                     + ", ".join(state.where for state in states if not state.sampler_ready)
                 ),
             )
+        let_go(self.clients, self.folders)
 
     def _watch(self) -> None:
         timeouts = self._request.timeouts

@@ -28,6 +28,7 @@ from driple.orchestrator.hosts.agent_client import Clients
 A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
+GO_FILE = "go"
 LOOK_S = 60.0
 MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
@@ -77,6 +78,11 @@ def prepare(request: Request, folders: Mapping[str, str]) -> tuple[JobSpec, dict
     )
     _write(request, job, folders)
     return job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
+
+
+def let_go(clients: Clients, folders: Mapping[str, str]) -> None:
+    """Tells the workers that all tasks are sampled."""
+    ask_each(clients, {name: requests.Write(path=f"{folders[name]}/{GO_FILE}", text="") for name in folders})
 
 
 def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
@@ -146,6 +152,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
     for name in folders:
         own = to_plain(job)
         own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
+        own["go_path"] = f"{folders[name]}/{GO_FILE}"
         texts[name] = requests.Write(path=f"{folders[name]}/job.json", text=json.dumps(own, indent=1))
     ask_each(request.clients, texts)
     if request.code is not None:

@@ -28,7 +28,7 @@ def run(task: Task) -> None:
     training = Training(job, task.index, meeting.device)
     messages = messages_of(job.run, meeting.link)
     model = data_parallel(training, job.run, messages)
-    dist.barrier()
+    meeting.begin()
     versions = {"torch": torch.__version__, **(messages.versions if messages else {})}
     output.ready(**versions, backend=job.run.workload.backend, topology=job.run.workload.topology)
     pace, done, timed = Pace(job.run.measurement), 0, job.run.measurement.duration_s is not None

@@ -9,6 +9,7 @@ import contextlib
 import datetime
 import os
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,7 @@ from driple.workloads.strategies.base import Task
 from driple.workloads.strategies.ps_worker import Ending
 
 RETRY_S = 0.1
+GO_S = 0.01
 _NO_LIMIT = datetime.timedelta(seconds=MAX_TIMEOUT_S)
 """The watchdog has the time limits: its messages name who is missing."""
 
@@ -60,6 +62,13 @@ class Meeting:
             world_size=job.run.setting.workers,
             timeout=_NO_LIMIT,
         )
+
+    def begin(self) -> None:
+        """Returns when every worker has called it and all tasks are sampled: a job starts faster than its samplers."""
+        go_path = self._task.job.go_path
+        while go_path is not None and not Path(go_path).exists():
+            time.sleep(GO_S)
+        dist.barrier()
 
     def end(self) -> None:
         """Waits for the other workers and ends the process."""

@@ -28,7 +28,7 @@ def run(task: Task) -> None:
     meeting = Meeting(task)
     training = Training(job, task.index, meeting.device)
     weights = Weights(training.model)
-    dist.barrier()
+    meeting.begin()
     output.ready(torch=torch.__version__, backend=job.run.workload.backend)
     peers = [worker for worker in range(job.run.setting.workers) if worker != task.index]
     choose = random.Random(f"{job.run.seed} {task.index}")

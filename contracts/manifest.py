@@ -100,6 +100,8 @@ class Manifest:
     versions: Dict[str, str] = field(default_factory=dict)  # of all software of the run
     git_commit: Optional[str] = None  # of driple, in a checkout; with `-dirty` after local changes
     measured_network: Dict[str, float] = field(default_factory=dict)  # measured rate and loss
+    trained_with: Dict[str, str] = field(default_factory=dict)
+    """What the workers say they used: version of the framework, backend, topology. Absent from the file if empty."""
     network_done_by: Dict[str, str] = field(default_factory=dict)
     """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
     checksums: Dict[str, str] = field(default_factory=dict)
@@ -123,6 +125,8 @@ class Manifest:
         value = to_plain(self)
         if self.network_not_as_asked is None:
             del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
+        if not self.trained_with:
+            del value["trained_with"]
         for host in value["hosts"].values():
             if host["fingerprint"] is None:
                 del host["fingerprint"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar
+from typing import Any, Collection, Dict, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.json_values import content_hash, from_plain, to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.sharding import BALANCED, ROUND_ROBIN
-from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, combination_fault
 from driple.contracts.strategy import UPDATES as UPDATES
 from driple.contracts.zoo import MODELS
 
@@ -46,17 +46,25 @@ class Workload:
     image_size: Optional[int] = None  # side in pixels; None if the input is not images
     sequence_length: Optional[int] = None  # tokens; None if the input is not sequences
     width: float = 1.0  # multiplier of channels or hidden units
-    strategy: str = "ps"  # `ps` (parameter servers) or `allreduce`
+    strategy: str = "ps"  # `ps` (parameter servers), `allreduce` or `pair_averaging`
     sharding: str = "balanced"
     """Assignment of variables to parameter servers: `balanced` by size, or `round_robin` as in the paper."""
     framework: str = "tensorflow"
     code_sha256: Optional[str] = None  # hash of the user's model file: changed code is another workload
+    backend: str = "grpc"  # what carries the tensors
+    topology: str = "ring"  # path of the gradients of an all-reduce; `ring` also where there is none
 
     def __post_init__(self) -> None:
-        closed = {"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS, "framework": FRAMEWORKS}
+        closed: Dict[str, Collection[str]] = {
+            **{"update": UPDATES, "strategy": STRATEGIES, "sharding": SHARDINGS},
+            **{"framework": FRAMEWORKS, "backend": BACKENDS, "topology": TOPOLOGIES},
+        }
         for name, known in closed.items():
             if getattr(self, name) not in known:
                 raise UnknownName(name, getattr(self, name), tuple(known))
+        fault = combination_fault(self.strategy, self.framework, self.backend, self.topology)
+        if fault is not None:
+            raise BadInput(fault)
 
     @property
     def label(self) -> str:
@@ -71,8 +79,9 @@ class Workload:
         if known is None or self.dataset != known.datasets[0]:
             parts.append(self.dataset)
         parts += [self.optimiser, self.update if len(STRATEGIES[self.strategy].updates) > 1 else self.strategy]
-        if self.sharding != "balanced":
-            parts.append(self.sharding)
+        unusual = {"sharding": "balanced", "framework": "tensorflow", "topology": "ring"}
+        unusual["backend"] = STRATEGIES[self.strategy].frameworks[self.framework][0]
+        parts += [getattr(self, name) for name, usual in unusual.items() if getattr(self, name) != usual]
         return "-".join(parts)
 
 
@@ -206,6 +215,8 @@ class JobSpec(_Json):
     start_timeout_s: float = 120.0  # how long a task waits for the others
     step_timeout_s: float = 120.0  # time limit of a step
     code_path: Optional[str] = None  # the user's model file on the host
+    go_path: Optional[str] = None
+    """A file on the host that appears when all tasks are sampled. Workers that start quickly wait for it."""
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):

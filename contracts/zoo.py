@@ -34,6 +34,23 @@ class Model:
     datasets: Tuple[str, ...]  # names of possible datasets, the default first
     size: Optional[int] = None  # default input size if it differs from the dataset's
 
+    @property
+    def frameworks(self) -> Tuple[str, ...]:
+        """Frameworks in which it can be trained."""
+        return ("tensorflow", "torch") if self.name in _IN_TORCH else ("tensorflow",)
+
+
+OWN_MODELS: Tuple[str, ...] = ("tensorflow",)
+"""Frameworks in which a user's own model can be trained."""
+_IN_TORCH = frozenset(
+    (
+        *("resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "resnet50", "resnet101", "resnet152"),
+        *("resnet50_v1.5", "resnet101_v1.5", "resnet152_v1.5", "mobilenetv2"),
+        *("densenet121", "densenet169", "densenet201", "vgg11", "vgg16", "vgg19", "lenet"),
+        *("transformer", "transformer_big", "gpt2_small"),
+    )
+)
+
 
 DATASETS: Dict[str, Dataset] = {
     dataset.name: dataset
@@ -50,6 +67,8 @@ def _models(family: str, dataset: str, names: str, size: Optional[int] = None) -
     return tuple(Model(name, family, (dataset,), size) for name in names.split())
 
 
+_LARGE_OR_SMALL = ("imagenet", "cifar10")
+"""Of models whose studies also trained them on CIFAR-10, at 32 pixels and with 10 classes."""
 MODELS: Dict[str, Model] = {
     model.name: model
     for model in (
@@ -63,11 +82,15 @@ MODELS: Dict[str, Model] = {
         *_models("vgg", "imagenet", "vgg11 vgg16 vgg19"),
         *_models("googlenet", "imagenet", "googlenet"),
         *_models("inception", "imagenet", "inception3 inception4", size=299),
-        *_models("resnet", "imagenet", "resnet50 resnet101 resnet152"),
+        Model("resnet50", "resnet", _LARGE_OR_SMALL),
+        Model("resnet101", "resnet", _LARGE_OR_SMALL),
+        *_models("resnet", "imagenet", "resnet152"),
         *_models("resnet", "imagenet", "resnet50_v1.5 resnet101_v1.5 resnet152_v1.5"),
         *_models("resnet", "imagenet", "resnet50_v2 resnet101_v2 resnet152_v2"),
-        *_models("mobilenet", "imagenet", "mobilenet mobilenetv2"),
-        *_models("densenet", "imagenet", "densenet121 densenet169 densenet201"),
+        *_models("mobilenet", "imagenet", "mobilenet"),
+        Model("mobilenetv2", "mobilenet", _LARGE_OR_SMALL),
+        *_models("densenet", "imagenet", "densenet121 densenet169"),
+        Model("densenet201", "densenet", _LARGE_OR_SMALL),
         *_models("nasnet", "imagenet", "nasnet"),
         *_models("xception", "imagenet", "xception", size=299),
         *_models("nmt", "europarl", "nmt_small nmt_medium nmt_big"),

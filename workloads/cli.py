@@ -14,7 +14,7 @@ from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.calibration_result import CPU_DEVICE, GPU_DEVICE
 from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
-from driple.contracts.strategy import default_strategy
+from driple.contracts.strategy import FRAMEWORKS, default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
 PROG = "python -m driple.workloads.cli"
@@ -37,7 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     parts = parser.add_subparsers(dest="part", required=True, metavar="PART", parser_class=PartParser)
     _task_arguments(parts.add_parser("task", help="run one task of a job"))
     _graph_arguments(parts.add_parser("graph", help="write the training graph of a worker as Parquet"))
-    warm = parts.add_parser("warm", help="fork server: load TensorFlow once, then fork the tasks requested on stdin")
+    warm = parts.add_parser("warm", help="fork server: load a framework once, then fork the tasks requested on stdin")
+    warm.add_argument("--framework", choices=tuple(FRAMEWORKS), default="tensorflow", help="(default: %(default)s)")
     warm.set_defaults(run=_warm)
     _calibrate_arguments(parts.add_parser("calibrate", help="time ops and transfers of this machine: driple-calibrate"))
     models = parts.add_parser("models", help="list the models of the zoo")
@@ -167,10 +168,10 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _warm(_: argparse.Namespace) -> int:
+def _warm(arguments: argparse.Namespace) -> int:
     from driple.workloads.runtime.forkserver import serve_stdin
 
-    return serve_stdin()
+    return serve_stdin(arguments.framework)
 
 
 def _models(_: argparse.Namespace) -> int:

@@ -8,13 +8,13 @@ from typing import Any, BinaryIO, Iterator, List
 
 from driple.agents.sampler.parquet_writer import Cell, Field, ParquetWriter
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.formats.trace import METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
+from driple.contracts.formats.trace import GAUGE, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
 from driple.contracts.protocol.requests import StepsAnswer
 from driple.contracts.run_dir import replacing
 
 _MEASURED = ("start_mono_ns", "end_mono_ns")
 _FIELDS = [Field.of(column) for column in STEP_COLUMNS]
-_NULLABLE = ("loss",)
+_NULLABLE = tuple(column.name for column in STEP_COLUMNS if column.kind == GAUGE)
 _START, _END = (next(i for i, field in enumerate(_FIELDS) if field.name == name) for name in _MEASURED)
 
 
@@ -47,8 +47,8 @@ def _rows(source: Path, stream: BinaryIO) -> Iterator[List[Cell]]:
             return
         try:
             step = json.loads(line)
-            yield [_cell(step[field.name], field) for field in _FIELDS]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            yield [_cell(step.get(field.name), field) for field in _FIELDS]
+        except (ValueError, AttributeError, RecursionError):
             raise BadInput(f"{source}:{number}: expected a step, got {shown(line)}") from None
 
 

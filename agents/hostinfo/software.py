@@ -8,13 +8,13 @@ from typing import Dict, Sequence
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.protocol.requests import PythonInfo
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS
 
 PYTHON_S = 20.0
 
 _PACKAGES: Dict[str, Sequence[str]] = {"driple": ("driple",), "numpy": ("numpy",)}
-for _framework in FRAMEWORKS.values():
-    _PACKAGES.update(_framework.packages)
+for _packages in [each.packages for each in FRAMEWORKS.values()] + [each.packages for each in BACKENDS.values()]:
+    _PACKAGES.update(_packages)
 
 # Reads the metadata and imports nothing: importing TensorFlow takes seconds, and may occupy a GPU.
 _VERSIONS = """\

@@ -127,6 +127,10 @@ def _columns(*lines: str) -> Tuple[Column, ...]:
     return tuple(Column(*(part.strip() for part in line.split("|"))) for line in lines)
 
 
+TRANSPORT = _columns(
+    "backend | text | what carried the tensors; null in rows of earlier releases",
+    "topology | text | path of the gradients of an all-reduce; null without one, and in rows of earlier releases",
+)
 IDENTITY = _columns(
     "setting | text | the setting's text form",
     "model | text | name in the zoo, or `file.py:function`; null in published rows",
@@ -154,6 +158,7 @@ IDENTITY = _columns(
     "task | text | `ps:0`, `worker:1`, ...; null in published rows",
     "role | text | `ps` or `worker`; null in published rows",
 )
+IDENTITY += TRANSPORT
 
 PROVENANCE = _columns(
     "run_id | text | the run's name; of a published row its place in the file",
@@ -187,10 +192,12 @@ FINGERPRINT = _columns(
     "fingerprint_loopback_bytes_per_s | real | TCP stream from the machine to itself",
     "fingerprint_spread_pct | real | largest spread of the repeats of one of these figures",
 )
-"""How fast the host's machine was (contracts/fingerprint.py). Absent from a file if no row has a value."""
+"""How fast the host's machine was (contracts/fingerprint.py)."""
+ABSENT_IF_NULL = TRANSPORT + FINGERPRINT
+"""Columns that are absent from a file if no row has a value."""
 
 GRAPH = _columns(
-    "graph | text | SHA-256 of the graph: rows of one graph have the same",
+    "graph | text | SHA-256 of the graph: rows of one graph have the same; null if the framework writes none",
     "graph_kind | text | `ops` (ungrouped: group it with pipeline.graph) or `groups` (grouped already)",
     "nodes | int | ops, or groups",
     "edges | int | of the graph",

@@ -10,6 +10,8 @@ finished.json.
 
 from __future__ import annotations
 
+from typing import Dict
+
 from driple.contracts.protocol.message import Message
 
 STEPS_FILE = "steps.jsonl"
@@ -40,3 +42,5 @@ class Finished(Message):
     steps: int = 0
     kind: str
     """How it ended: one of the constants above."""
+    ran: Dict[str, str] = {}  # noqa: RUF012  (no dataclass: never changed in place)
+    """What it used: version of the framework, backend, topology. Empty if it did not come so far."""

@@ -77,6 +77,7 @@ STEP_COLUMNS: Tuple[Column, ...] = (
     Column("start_mono_ns", TIME, "int64", "ns", "host's monotonic clock when the step began"),
     Column("end_mono_ns", TIME, "int64", "ns", "host's monotonic clock when the step ended"),
     Column("loss", GAUGE, "float32", "", "training loss of the step"),
+    Column("accuracy", GAUGE, "float32", "", "share of the step's examples classified right; null if unknown"),
 )
 
 NS_PER_PERCENT = 1e7

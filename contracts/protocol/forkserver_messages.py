@@ -1,6 +1,6 @@
 """Messages between the controller and the fork server of a host: one JSON object with one key per line.
 
-server      {"ready": {"pid": 4711, "tensorflow": "2.21.0"}}                    once, when TensorFlow is loaded
+server      {"ready": {"pid": 4711, "framework": "torch", "version": "2.13"}}   once, when the framework is loaded
 controller  {"run": {"job": "job.json", "task": "worker:0", "out": "DIR"}}      optional: "graph": FILE
 server      {"started": {"pid": 4712, "task": "worker:0", "out": "DIR"}}
 server      {"ended": {"pid": 4712, "task": "worker:0", "out": "DIR", "exit_code": 0}}
@@ -21,7 +21,8 @@ class Ready(Tagged):
     """The server can fork tasks."""
 
     pid: int
-    tensorflow: str
+    framework: str
+    version: str
 
 
 class Run(Tagged):

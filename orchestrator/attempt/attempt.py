@@ -15,14 +15,15 @@ from driple.contracts.errors import RunFailed
 from driple.contracts.manifest import ClockFit
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import JobSpec
+from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.data_network import LinkState
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
 from driple.orchestrator.attempt.monitor import Listener, try_ask
-from driple.orchestrator.attempt.prepare import Request, prepare, python_versions
+from driple.orchestrator.attempt.prepare import Request, let_go, prepare, python_versions
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
-from driple.orchestrator.hosts.agent_client import RUNS
+from driple.orchestrator.hosts.agent_client import RUNS, AgentClient
 
 log = logging.getLogger(__name__)
 
@@ -88,25 +89,35 @@ class Attempt:
         return FinishedAttempt(job, tasks, clocks, links, self._versions(), self.folders)
 
     def _warm_up(self) -> None:
-        """Starts a fork server on every host that needs one, and waits until it is ready."""
-        wanted = {state.client.name: state.client for state in self.states.values() if state.way == WARM}
-        for name, client in wanted.items():
-            if client.fork_server is None or client.fork_server.failure:
-                client.fork_server = ForkServer(client, self._request.hosts[name].python)
-                client.fork_server.begin()
+        """Starts a fork server of the framework on every host that needs one, and waits until it is ready."""
+        framework = FRAMEWORKS[self._request.spec.workload.framework]
+        wanted: dict[str, ForkServer] = {}
+        for state in self.states.values():
+            if state.way == WARM:
+                state.fork_server = wanted[state.client.name] = self._fork_server(state.client, framework.name)
         self._listener.until(
-            lambda: all(client.fork_server.ready or client.fork_server.failure for client in wanted.values()),
+            lambda: all(server.ready or server.failure for server in wanted.values()),
             WARM_READY_S,
             lambda: (
-                "TensorFlow was not loaded in time on "
-                + ", ".join(name for name, client in wanted.items() if not client.fork_server.ready)
+                f"{framework.title} was not loaded in time on "
+                + ", ".join(name for name, server in wanted.items() if not server.ready)
             ),
         )
-        for name, client in wanted.items():
-            if client.fork_server.failure:
-                words = self._listener.tail(client, "warm.log")
-                said = f"{client.fork_server.failure}: {words[-1]}" if words else client.fork_server.failure
+        for name, server in wanted.items():
+            if server.failure:
+                words = self._listener.tail(self.clients[name], server.log)
+                said = f"{server.failure}: {words[-1]}" if words else server.failure
                 raise AttemptError(said, FailureOrigin(name, command="the fork server", words=words))
+
+    def _fork_server(self, client: AgentClient, framework: str) -> ForkServer:
+        """That of the host, which is started unless it runs."""
+        server: ForkServer | None = client.fork_servers.get(framework)
+        if server is None or server.failure:
+            server = client.fork_servers[framework] = ForkServer(
+                client, self._request.hosts[client.name].python, framework
+            )
+            server.begin()
+        return server
 
     def _start(self, job: JobSpec) -> None:
         """Starts servers, and workers once the servers are sampled: a quick job could end before its samplers start."""
@@ -122,6 +133,7 @@ class Attempt:
                     + ", ".join(state.where for state in states if not state.sampler_ready)
                 ),
             )
+        let_go(self.clients, self.folders)
 
     def _watch(self) -> None:
         timeouts = self._request.timeouts
@@ -183,8 +195,8 @@ class Attempt:
         waiting = []
         for state in running:
             try:
-                if state.way == WARM:
-                    state.client.fork_server.stop(state.pid)
+                if state.fork_server is not None and state.pid is not None:
+                    state.fork_server.stop(state.pid)
                 else:
                     stop = requests.Stop(names=(state.place.process,), grace_s=min(grace, TERM_S))
                     waiting.append(state.client.post(stop))
@@ -195,7 +207,7 @@ class Attempt:
                 answer(grace + BACKSTOP_S)
             except RunFailed as error:
                 log.debug("stopping: %s", error)
-        self._stop_warm_tasks([state for state in running if state.way == WARM], min(grace, 2 * TERM_S))
+        self._stop_warm_tasks([state for state in running if state.fork_server], min(grace, 2 * TERM_S))
         for state in running:
             if state.way == CONTAINER:
                 docker = self._request.hosts[state.client.name].docker
@@ -206,9 +218,10 @@ class Attempt:
         """Waits for forked tasks; ends the fork server of a task that does not end."""
         self._listener.settle(lambda: all(state.over or state.client.lost for state in states), seconds)
         for state in states:
-            if not state.over and state.client.lost is None and state.client.fork_server is not None:
-                try_ask(state.client, requests.Stop(names=(WARM,), grace_s=2.0), timeout_s=20.0)
-                state.client.fork_server = None
+            server = state.fork_server
+            if not state.over and state.client.lost is None and server is not None:
+                try_ask(state.client, requests.Stop(names=(server.process,), grace_s=2.0), timeout_s=20.0)
+                state.client.fork_servers.pop(server.framework, None)
 
     def _versions(self) -> dict[str, str]:
         """Software versions of the tasks: by package where all hosts agree, else by `host/package`."""

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -161,7 +162,19 @@ def completed(manifest: Manifest, ended: FinishedAttempt) -> Manifest:
         measured_network=ended.links.measured,
         network_done_by=ended.links.done_by,
         network_not_as_asked=manifest.network_not_as_asked or ended.links.mismatch,
+        trained_with=_trained_with(ended.tasks),
     )
+
+
+def _trained_with(tasks: Sequence[TaskState]) -> dict[str, str]:
+    """What the workers used: one value where all agree, else a value for each."""
+    told = {state.task: state.finished.ran for state in tasks if state.is_worker and state.finished is not None}
+    found: dict[str, str] = {}
+    for key in dict.fromkeys(key for ran in told.values() for key in ran):
+        values = {task: ran[key] for task, ran in told.items() if key in ran}
+        alike = set(values.values())
+        found |= {key: alike.pop()} if len(alike) == 1 else {f"{task}/{key}": value for task, value in values.items()}
+    return found
 
 
 def seal(stage: Stage, manifest: Manifest, checksums: dict[str, str]) -> None:

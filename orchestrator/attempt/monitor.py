@@ -11,7 +11,7 @@ import logging
 import queue
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from driple.contracts.protocol.message import Message
 from driple.contracts.protocol.sampler_lines import READY, SamplerSummary
 from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, StoppedError, exit_text
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM, fork_server_message
+from driple.orchestrator.attempt.task_command import CONTAINER, ForkServer, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient, Clients, Event
 
@@ -111,8 +111,9 @@ class Listener:
         if isinstance(event.value, HostError):
             raise event.value
         name = event.value.name
-        if name == WARM:
-            self._on_fork_server(self._clients[event.host], event)
+        server = _fork_server(self._clients.get(event.host), event)
+        if server is not None:
+            self._on_fork_server(server, event)
             return
         for state in self.states.values():
             if name == state.place.process:
@@ -130,16 +131,14 @@ class Listener:
         elif isinstance(event, events.Said) and state.way == CONTAINER:
             self._on_sampler(state, event)
 
-    def _on_fork_server(self, client: AgentClient, event: Event) -> None:
-        if client.fork_server is None:
-            return
+    def _on_fork_server(self, server: ForkServer, event: Event) -> None:
         told = fork_server_message(event)
-        own = [state for state in self.states.values() if state.client is client and state.way == WARM]
-        if client.fork_server.failure:
+        own = [state for state in self.states.values() if state.fork_server is server]
+        if server.failure:
             for state in own:
                 if state.pid is not None and not state.over:
                     state.over = True
-                    self._fail(self.failed(state, f"{client.fork_server.failure}, and with it {state.task}"))
+                    self._fail(self.failed(state, f"{server.failure}, and with it {state.task}"))
         for state in own:
             if isinstance(told, Started) and told.out == state.place.out:
                 self.on_started(state, told.pid)
@@ -214,11 +213,19 @@ def _route(client: AgentClient, listener: Callable[[Event], None]) -> None:
     """
 
     def deliver(event: Event) -> None:
-        if client.fork_server is not None and getattr(event.value, "name", None) == WARM:
-            client.fork_server.take(event)
+        server = _fork_server(client, event)
+        if server is not None:
+            server.take(event)
         listener(event)
 
     client.attach(deliver)
+
+
+def _fork_server(client: AgentClient | None, event: Event) -> ForkServer | None:
+    """The fork server that an event is about, if it is about one."""
+    name = getattr(event.value, "name", None)
+    servers: Iterable[ForkServer] = client.fork_servers.values() if client is not None else ()
+    return next((server for server in servers if server.process == name), None)
 
 
 def try_ask(client: AgentClient, request: requests.Request[A], *, timeout_s: float = 10.0) -> A | None:

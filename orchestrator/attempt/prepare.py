@@ -16,7 +16,7 @@ from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
 from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
@@ -28,6 +28,7 @@ from driple.orchestrator.hosts.agent_client import Clients
 A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
+GO_FILE = "go"
 LOOK_S = 60.0
 MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
@@ -79,6 +80,11 @@ def prepare(request: Request, folders: Mapping[str, str]) -> tuple[JobSpec, dict
     return job, {item.task: _state(request, item, folders, len(by_host[item.host])) for item in request.placed}
 
 
+def let_go(clients: Clients, folders: Mapping[str, str]) -> None:
+    """Tells the workers that all tasks are sampled."""
+    ask_each(clients, {name: requests.Write(path=f"{folders[name]}/{GO_FILE}", text="") for name in folders})
+
+
 def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
     """Sends requests to several hosts at once; returns the answers by host."""
     answers = {name: clients[name].post(request) for name, request in wanted.items()}
@@ -118,13 +124,20 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
             "make room there, or choose another work_dir"
         )
     framework = FRAMEWORKS[request.spec.workload.framework]
-    needed = ("driple", *framework.packages)
+    backend = BACKENDS[request.spec.workload.backend]
+    needed = ("driple", *framework.packages, *backend.packages)
     if not spec.image and not (info.python and all(info.python.packages.get(package) for package in needed)):
         client.info = None
+        extras = ",".join(filter(None, (framework.extra, backend.extra)))
         lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
         raise HostError(
-            f"{name}: {spec.python} cannot train: {lacks}; install driple[workloads] there, or name another python "
-            "or an image in the inventory"
+            f"{name}: {spec.python} cannot train: {lacks}; install driple[{extras}] there, or name another "
+            "python or an image in the inventory"
+        )
+    if spec.image and not framework.one_port and request.spec.setting.workers > 1:
+        raise HostError(
+            f"{name}: {framework.title} opens ports of its own, and a container publishes one; "
+            "name a python instead of an image in the inventory"
         )
     present = {gpu.index for gpu in info.gpus or ()}
     missing = [str(item.gpu) for item in placed if item.gpu is not None and item.gpu not in present]
@@ -139,6 +152,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
     for name in folders:
         own = to_plain(job)
         own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
+        own["go_path"] = f"{folders[name]}/{GO_FILE}"
         texts[name] = requests.Write(path=f"{folders[name]}/job.json", text=json.dumps(own, indent=1))
     ask_each(request.clients, texts)
     if request.code is not None:
@@ -148,7 +162,8 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
 
 def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
     host, client = request.hosts[item.host], request.clients[item.host]
-    place = TaskPlace(item.task, folders[item.host])
+    framework = FRAMEWORKS[request.spec.workload.framework]
+    place = TaskPlace(item.task, folders[item.host], writes_graph=framework.writes_graph)
     way = CONTAINER if host.image else PYTHON if request.cold else WARM
     source = request.links.traffic_source(request.spec.setting, client, tasks_on_host, way)
     command = shlex.join(place.command(host.python, lifeline=way == PYTHON))

@@ -26,8 +26,8 @@ TASK_MODULE = "driple.workloads.cli"
 class TaskPlace:
     """Process names and files of a task of one attempt."""
 
-    def __init__(self, task: str, run_folder: str) -> None:
-        """`run_folder` is absolute and unique to the attempt."""
+    def __init__(self, task: str, run_folder: str, *, writes_graph: bool = True) -> None:
+        """`run_folder` is absolute and unique to the attempt; `writes_graph` says whether workers of the job can."""
         self.task = task
         self.run_folder = run_folder
         self.process = f"{task} {run_folder.rpartition('.')[2]}"
@@ -39,7 +39,7 @@ class TaskPlace:
         self.sampler_spec = f"{run_folder}/trace/{file_name(task)}.json"
         self.sampler_log = f"{self.out}/{SAMPLER_LOG}"
         self.steps = f"{self.out}/{STEPS_TABLE}"
-        self.graph = f"{self.out}/{GRAPH_FILE}" if task == "worker:0" else None
+        self.graph = f"{self.out}/{GRAPH_FILE}" if writes_graph and task == "worker:0" else None
         """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:
@@ -49,9 +49,12 @@ class TaskPlace:
 
 
 class ForkServer:
-    """A process on a host that has TensorFlow loaded and forks tasks; one for all runs of a sweep."""
+    """A process on a host that has a framework loaded and forks tasks; one for all runs of a sweep with it."""
 
-    def __init__(self, client: AgentClient, python: str) -> None:
+    def __init__(self, client: AgentClient, python: str, framework: str) -> None:
+        self.framework = framework
+        self.process = f"{WARM} {framework}"
+        self.log = f"{WARM}-{framework}.log"
         self.ready = False  # whether it can fork tasks
         self.failure: str | None = None
         self._client = client
@@ -59,8 +62,8 @@ class ForkServer:
 
     def begin(self) -> None:
         """Starts it, and does not wait until it is ready."""
-        argv = (self._python, "-m", TASK_MODULE, "warm")
-        start = requests.Start(name=WARM, argv=argv, stderr="warm.log", talk=True, limit_s=WARM_LIMIT_S)
+        argv = (self._python, "-m", TASK_MODULE, "warm", "--framework", self.framework)
+        start = requests.Start(name=self.process, argv=argv, stderr=self.log, talk=True, limit_s=WARM_LIMIT_S)
         self._client.ask(start)
 
     def take(self, event: Event) -> None:
@@ -82,7 +85,7 @@ class ForkServer:
         self._tell(forkserver_messages.Stop(pid=pid))
 
     def _tell(self, message: Tagged) -> None:
-        self._client.ask(requests.Tell(name=WARM, line=message.to_line()))
+        self._client.ask(requests.Tell(name=self.process, line=message.to_line()))
 
 
 def fork_server_message(event: Event) -> Tagged | None:

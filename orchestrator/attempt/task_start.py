@@ -14,7 +14,7 @@ from driple.contracts.protocol.sampler_spec import SamplerSpec
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.data_network import FLOWS
 from driple.orchestrator.attempt.prepare import Request
-from driple.orchestrator.attempt.task_command import PYTHON, WARM, container_command, start_python
+from driple.orchestrator.attempt.task_command import PYTHON, container_command, start_python
 from driple.orchestrator.attempt.task_state import TaskState
 
 BACKSTOP_S = 15.0  # margin of the controller over the time limits of a task, whose own message is more specific
@@ -33,8 +33,8 @@ class Starter:
         """Starts every task. Forked tasks report their PID later; see `started`."""
         for state in states:
             state.moved = time.monotonic()
-            if state.way == WARM:
-                state.client.fork_server.run(state.place)
+            if state.fork_server is not None:
+                state.fork_server.run(state.place)
             elif state.way == PYTHON:
                 python = self._request.hosts[state.client.name].python
                 limit_s = self._request.limit_s + BACKSTOP_S

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from driple.contracts.formats.task_files import Finished
 from driple.contracts.protocol.sampler_lines import SamplerSummary
-from driple.orchestrator.attempt.task_command import TaskPlace
+from driple.orchestrator.attempt.task_command import ForkServer, TaskPlace
 from driple.orchestrator.hosts.agent_client import AgentClient
 
 
@@ -21,6 +21,7 @@ class TaskState:
     command: str  # command line, for messages
     gpu: int | None
     traffic_source: str  # `nic:eth0`, or `flows`
+    fork_server: ForkServer | None = None  # where it is forked, if it is
     pid: int | None = None
     over: bool = False
     exit_code: int | None = None

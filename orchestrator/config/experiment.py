@@ -12,8 +12,8 @@ from typing import Any
 
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload, condition_key
-from driple.contracts.setting import Setting
-from driple.contracts.strategy import STRATEGIES
+from driple.contracts.setting import CPU, Setting
+from driple.contracts.strategy import STRATEGIES, device_fault
 from driple.orchestrator.config.inventory import Inventory, read_hosts
 from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
 from driple.orchestrator.config.validation import (
@@ -227,6 +227,7 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
         keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
     hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
     strategies = sorted({workload.strategy for workload in experiment.workloads})
+    backends = sorted({workload.backend for workload in experiment.workloads})
     for setting in experiment.settings:
         if hosts_known:  # else that fault was reported already
             try:
@@ -236,9 +237,13 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
         if "network" in keys:
             _check_network(setting, experiment.networks, keys["network"])
         for strategy in strategies:
-            fault = STRATEGIES[strategy].fault(setting.servers)
+            fault = STRATEGIES[strategy].fault(setting.servers, setting.workers)
             if fault is not None:
-                keys["setting"].fault(f"{fault}, and {setting} has {setting.servers}")
+                keys["setting"].fault(f"{fault}, and {setting} has {setting.servers or setting.workers}")
+        for backend in backends:
+            fault = device_fault(backend, setting.device != CPU)
+            if fault is not None:
+                keys["setting"].fault(f"{fault}, and {setting} has none")
 
 
 def _check_network(setting: Setting, conditions: tuple[NetworkCondition, ...], at: At) -> None:

@@ -24,8 +24,8 @@ from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName, shown, unknown
 from driple.contracts.run_spec import SHARDINGS, UPDATES, Workload
-from driple.contracts.strategy import STRATEGIES
-from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, ordinary_size
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, combination_fault
+from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, OWN_MODELS, SEQUENCE, ordinary_size
 from driple.orchestrator.config.validation import (
     At,
     ExpectedError,
@@ -67,6 +67,9 @@ AXES: dict[str, Axis] = {
     "optimiser": Axis(choice("optimiser", OPTIMISERS), "momentum if left out"),
     "update": Axis(choice("update mode", UPDATES), "sync if left out"),
     "strategy": Axis(choice("strategy", tuple(STRATEGIES)), "ps if left out"),
+    "framework": Axis(choice("framework", tuple(FRAMEWORKS)), "that of the strategy if left out: tensorflow for ps"),
+    "backend": Axis(choice("backend", tuple(BACKENDS)), "what carries tensors; the framework's usual one if left out"),
+    "topology": Axis(choice("topology", TOPOLOGIES), "path of gradients of an all-reduce; ring if left out"),
     "sharding": Axis(choice("sharding", SHARDINGS), "how variables go to servers; balanced if left out"),
     "image_size": Axis(integer(8, 4096), "side in pixels; the model's ordinary size if left out"),
     "sequence_length": Axis(integer(2, 65536), "tokens; the dataset's ordinary length if left out"),
@@ -196,17 +199,38 @@ class WorkloadReader:
             elif values.pop(size, None) is not None and size in said:
                 at.fault(f"{size} does not apply to {name} on {dataset.name}")
                 return None
-        strategy = values.get("strategy")
-        if strategy and not STRATEGIES[strategy].has_servers:
-            # Always synchronous and without servers: both axes would duplicate runs.
-            for axis, only in (("update", "sync"), ("sharding", None)):
-                if values.pop(axis, only) != only and axis in said:
-                    at.fault(f"{axis} does not apply to strategy {strategy}{', which is always sync' if only else ''}")
-                    return None
         values.setdefault("batch_size", 32)
-        if strategy:
-            values["framework"] = STRATEGIES[strategy].frameworks[0]
-        return Workload(**values)
+        return Workload(**values) if self._choose_strategy(at, values, said) else None
+
+    def _choose_strategy(self, at: At, values: dict[str, Any], said: Values) -> bool:
+        """Fills in what follows from the strategy; reports what does not go with it and returns False."""
+        name = values.setdefault("strategy", Workload.strategy)
+        strategy = STRATEGIES[name]
+        # What a strategy does not offer would duplicate runs.
+        only = {"update": strategy.updates[0]} if len(strategy.updates) == 1 else {}
+        absent = {} if strategy.has_servers else {"sharding": None}
+        for axis, value in {**only, **absent}.items():
+            if values.pop(axis, value) != value and axis in said:
+                at.fault(f"{axis} does not apply to strategy {name}{f', which is always {value}' if value else ''}")
+                return False
+        values |= only
+        if "topology" in values and not strategy.has_topology:
+            if "topology" in said:
+                at.fault(f"topology does not apply to strategy {name}")
+                return False
+            del values["topology"]
+        framework = values.setdefault("framework", strategy.default_framework)
+        backends = strategy.frameworks.get(framework, (Workload.backend,))
+        values.setdefault("backend", backends[0])
+        values.setdefault("topology", Workload.topology)
+        fault = combination_fault(name, framework, values["backend"], values["topology"])
+        model = MODELS.get(values["model"])
+        if fault is None and framework not in (model.frameworks if model else OWN_MODELS):
+            known = ", ".join(name for name, entry in MODELS.items() if framework in entry.frameworks)
+            fault = f"{values['model']} cannot be trained with framework {framework} (it has {known})"
+        if fault is not None:
+            at.fault(fault)
+        return fault is None
 
     def _inside(self, model: str) -> str:
         """A user's model with a canonical path, relative to the experiment where possible."""

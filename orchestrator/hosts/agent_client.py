@@ -68,7 +68,7 @@ class AgentClient:
         self.host = host
         self.name = host.name
         self.wall_clock_ahead_s = 0.0  # of this machine's
-        self.fork_server: Any = None  # the process that forks tasks here, once there is one; see task_command.py
+        self.fork_servers: dict[str, Any] = {}  # processes that fork tasks here, by framework; see task_command.py
         self.lost: HostError | None = None
         self.info: requests.HostInfo | None = None
         """Interfaces, GPUs and packages of the host, once a run has asked for them."""

@@ -434,7 +434,7 @@ def _merged(state: _State) -> Dataset:
     done.rows = len(rows)
     done.provenance = joined_provenance(row["provenance"] for row in rows)
     done.runs = len({row["run_id"] for row in rows})
-    done.graphs = len({row["graph"] for row in rows})
+    done.graphs = len({row["graph"] for row in rows} - {None})
     done.families = len({row["family"] for row in rows if row.get("family")})
     done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
     done.empty = {split: empty_sides(row.get(split_column(split)) for row in rows) for split in SPLITS}

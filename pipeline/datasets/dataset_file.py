@@ -16,7 +16,7 @@ from typing import Any
 
 from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.formats import dataset as dataset_format
-from driple.contracts.formats.dataset import COLUMNS, FINGERPRINT, LIST_NAMES, LISTS, ROW_COLUMNS, Column
+from driple.contracts.formats.dataset import ABSENT_IF_NULL, COLUMNS, LIST_NAMES, LISTS, ROW_COLUMNS, Column
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 
@@ -179,7 +179,7 @@ def _columns_of(rows: Sequence[Row]) -> Sequence[Column]:
     return [
         column
         for column in ROW_COLUMNS
-        if column not in FINGERPRINT or any(row.get(column.name) is not None for row in rows)
+        if column not in ABSENT_IF_NULL or any(row.get(column.name) is not None for row in rows)
     ]
 
 

@@ -30,6 +30,7 @@ from driple.contracts.metrics import RESOURCES
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.zoo import MODELS
 from driple.pipeline.datasets.dataset_file import Graph, Row, check, graph_key, one_line
 from driple.pipeline.datasets.splits import architecture_side, random_side
@@ -131,7 +132,7 @@ def rows_of(folder: Path, inputs: str) -> RunRows:
         check(rows)
     except ValueError as error:
         raise CorruptRun(str(error)) from None
-    return RunRows(rows, {about["graph"]: graph})
+    return RunRows(rows, {} if about["graph"] is None else {about["graph"]: graph})
 
 
 def _identity(manifest: Manifest) -> Row:
@@ -142,6 +143,7 @@ def _identity(manifest: Manifest) -> Row:
     measurement = run.measurement
     return {
         **workload,
+        "topology": run.workload.topology if STRATEGIES[run.workload.strategy].has_topology else None,
         "setting": str(run.setting),
         "family": family,
         **{f"network_{name}": value for name, value in vars(run.network).items()},
@@ -230,9 +232,14 @@ def _metrics(run: Run, task: str) -> Row:
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
-    """The worker's graph. The rows of servers have it too: they have none of their own."""
+    """The worker's graph. The rows of servers have it too: they have none of their own.
+
+    Empty, and null in the row, for a framework that writes none.
+    """
     path = paths.graph(WORKER)
     checksum = manifest.checksums.get(str(path.relative_to(paths.root)))
+    if checksum is None and not FRAMEWORKS[manifest.run.workload.framework].writes_graph:
+        return {}, {"graph": None}
     if checksum is None:
         raise CorruptRun(f"graph/{path.name}: missing")
     if checksum not in _GRAPHS:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import CorruptRun, shown
-from driple.contracts.formats.trace import FLOW_COLUMNS, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
+from driple.contracts.formats.trace import FLOW_COLUMNS, GAUGE, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
 from driple.contracts.manifest import ClockFit, Manifest, TaskRecord
 from driple.contracts.metrics import NET_RX, NET_TX
 from driple.contracts.run_dir import RunPaths
@@ -259,7 +259,7 @@ def task_traffic(t_ns: Any, flow: Any, sent: Any, received: Any) -> tuple[Any, A
 
 def _read_steps(path: Path, clock: ClockFit, origin_ns: int) -> Steps:
     table = _table(path)
-    columns = {c.name: _column(path, table, c.name) for c in STEP_COLUMNS if c.name != "loss"}
+    columns = {c.name: _column(path, table, c.name) for c in STEP_COLUMNS if c.kind != GAUGE}
     if any(column.null_count for column in columns.values()):
         raise CorruptRun(f"{path}: a step without a number or time")
     value = {name: column.to_numpy(zero_copy_only=False) for name, column in columns.items()}

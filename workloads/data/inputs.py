@@ -25,10 +25,11 @@ BEGIN = 1
 FIRST_WORD = 2
 ACTIVE = 256
 """Users and items of synthetic ratings."""
-_SIDE = 8
-_SPREAD = 0.5
+SIDE = 8
+"""Side of the patterns."""
+SPREAD = 0.5
 """Standard deviation of pixels: about that of photographs scaled to -1 to 1."""
-_NOISE = 0.4
+NOISE = 0.4
 """Share of the spread that does not depend on the class."""
 
 
@@ -70,10 +71,10 @@ def _synthetic(workload: Workload, seeds: list[int]) -> dict[str, Any]:
 
     if dataset.kind == IMAGE:
         # The patterns are the same for every seed and worker: all must learn the same function.
-        patterns = np.random.default_rng(0).standard_normal((CLASSES, _SIDE, _SIDE, 3), dtype=np.float32)
+        patterns = np.random.default_rng(0).standard_normal((CLASSES, SIDE, SIDE, 3), dtype=np.float32)
         kind = integers(CLASSES)
-        noise = tf.random.normal((batch, _SIDE, _SIDE, 3), seed=seeds.pop())
-        small = tf.gather(_SPREAD * (1 - _NOISE) * patterns, kind) + _SPREAD * _NOISE * noise
+        noise = tf.random.normal((batch, SIDE, SIDE, 3), seed=seeds.pop())
+        small = tf.gather(SPREAD * (1 - NOISE) * patterns, kind) + SPREAD * NOISE * noise
         image = tf.compat.v1.image.resize(small, [size, size], "nearest")
         return {"image": image, "label": kind * (dataset.classes // CLASSES)}
     if dataset.kind == SEQUENCE:

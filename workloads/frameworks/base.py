@@ -12,6 +12,8 @@ class TrainingFramework(ABC):
     """The parts of a task that depend on the framework, besides models and strategies."""
 
     name: str
+    packages: tuple[str, ...]
+    """Packages of driple.workloads that its tasks use, for the fork server to load."""
 
     @property
     def title(self) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from driple.contracts.errors import UnknownName
 from driple.workloads.frameworks.base import TrainingFramework
+from driple.workloads.frameworks.pytorch import PyTorch
 from driple.workloads.frameworks.tensorflow import TensorFlow
 
-FRAMEWORKS: dict[str, TrainingFramework] = {framework.name: framework for framework in (TensorFlow(),)}
+FRAMEWORKS: dict[str, TrainingFramework] = {framework.name: framework for framework in (TensorFlow(), PyTorch())}
 
 
 def framework_of(name: str) -> TrainingFramework:

@@ -13,6 +13,7 @@ class TensorFlow(TrainingFramework):
     """TensorFlow 2 with tf_keras; parameter servers use its TensorFlow 1 graphs."""
 
     name = "tensorflow"
+    packages = ("data", "frameworks", "graphs", "models", "strategies", "runtime")
 
     def prepare_environment(self, gpu: int | None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1" if gpu is None else str(gpu)

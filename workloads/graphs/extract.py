@@ -18,6 +18,7 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, DripleError, RunFailed, shown
 from driple.contracts.run_dir import file_name
 from driple.contracts.run_spec import JobSpec
+from driple.contracts.strategy import FRAMEWORKS
 from driple.workloads.frameworks.registry import framework_of
 
 
@@ -140,6 +141,9 @@ def _check(job: JobSpec, task: str) -> None:
     job.task(task)
     if not task.startswith("worker:"):
         raise BadInput(f"{shown(task)} has no graph: name a worker")
+    framework = job.run.workload.framework
+    if not FRAMEWORKS[framework].writes_graph:
+        raise BadInput(f"jobs of framework {framework} have no graph")
 
 
 def _load() -> None:

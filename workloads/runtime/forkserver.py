@@ -1,4 +1,4 @@
-"""Fork server: imports TensorFlow once and forks each task, so that a run does not wait for the import.
+"""Fork server: imports a framework once and forks each task, so that a run does not wait for the import.
 
 Its messages, on stdin and stdout, are those of contracts/protocol/forkserver_messages.py. When stdin closes, it ends
 its tasks and itself; when it is killed, the kernel kills its tasks. It never creates an op, a session or a thread.
@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,22 +31,22 @@ STOP_S = 2.0
 _PR_SET_PDEATHSIG = 1
 
 
-def serve_stdin() -> int:
-    """Serves until stdin closes."""
-    framework = framework_of("tensorflow")
+def serve_stdin(name: str) -> int:
+    """Serves tasks of the framework of that name until stdin closes."""
+    framework = framework_of(name)
     framework.prepare_environment(gpu=None)
     version = framework.load()
-    _load_workloads()
+    _load_workloads(framework.packages)
     host = _Host()
-    host.say(Ready(pid=os.getpid(), tensorflow=version))
+    host.say(Ready(pid=os.getpid(), framework=name, version=version))
     return host.serve()
 
 
-def _load_workloads() -> None:
+def _load_workloads(packages: Iterable[str]) -> None:
     import importlib
     import pkgutil
 
-    for package in ("data", "frameworks", "graphs", "models", "strategies", "runtime"):
+    for package in packages:
         for found in pkgutil.iter_modules(importlib.import_module(f"driple.workloads.{package}").__path__):
             importlib.import_module(f"driple.workloads.{package}.{found.name}")
     gc.freeze()  # a collection in a child would write to, and so copy, every page of these modules
@@ -107,7 +108,7 @@ class _Host:
     def _fork(self, order: Run) -> int:
         parent = os.getpid()
         with warnings.catch_warnings():
-            # Python counts a thread that TensorFlow's import leaves; it holds no lock that a task needs.
+            # Python counts a thread that an import of TensorFlow or NumPy leaves; it holds no lock that a task needs.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:

@@ -9,7 +9,7 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.json_values import read_json_file
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import CPU, Setting
-from driple.contracts.strategy import STRATEGIES
+from driple.contracts.strategy import STRATEGIES, device_fault
 from driple.contracts.zoo import DATASETS, IMAGE, MAX_BATCH, MODELS, SEQUENCE, find_model, ordinary_size
 from driple.workloads.models.registry import dataset_of, is_custom
 from driple.workloads.runtime.optimisers import known as known_optimiser
@@ -41,7 +41,8 @@ def check_job(job: JobSpec) -> None:
     """Raises BadInput for a job that no task could run."""
     setting, workload = job.run.setting, job.run.workload
     check_workload(workload)
-    fault = STRATEGIES[workload.strategy].fault(setting.servers)
+    fault = STRATEGIES[workload.strategy].fault(setting.servers, setting.workers)
+    fault = fault or device_fault(workload.backend, setting.device != CPU)
     if fault is not None:
         raise BadInput(f"{setting}: {fault}")
     if is_custom(workload.model) and job.code_path is None:
@@ -85,6 +86,9 @@ def workload_of(
     width: float = 1.0,
     sharding: str = "balanced",
     strategy: str = "ps",
+    framework: str | None = None,
+    backend: str | None = None,
+    topology: str = Workload.topology,
 ) -> Workload:
     """A workload with the default dataset and sizes of the model where none are given.
 
@@ -102,6 +106,7 @@ def workload_of(
         size = ordinary_size(known, reads)
     elif reads.kind not in (IMAGE, SEQUENCE):
         raise BadInput(f"size: {dataset} has none, neither an image side nor a sequence length; omit it")
+    framework = framework or STRATEGIES[strategy].default_framework
     workload = Workload(
         model=model,
         dataset=dataset,
@@ -111,7 +116,9 @@ def workload_of(
         width=width,
         strategy=strategy,
         sharding=sharding,
-        framework=STRATEGIES[strategy].frameworks[0],
+        framework=framework,
+        backend=backend or STRATEGIES[strategy].frameworks.get(framework, (Workload.backend,))[0],
+        topology=topology,
         image_size=size if reads.kind == IMAGE else None,
         sequence_length=size if reads.kind == SEQUENCE else None,
         code_sha256=_sha256(code_path) if code_path else None,

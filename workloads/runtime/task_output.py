@@ -21,6 +21,7 @@ class TaskOutput:
         self.folder = folder
         self.task = task
         self.steps = 0
+        self._ran: dict[str, str] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for left in (
@@ -32,26 +33,34 @@ class TaskOutput:
         except OSError as error:
             raise BadInput(f"{folder}: {error.strerror}") from None
 
-    def step(self, step: int, global_step: int, start_ns: int, end_ns: int, loss: float) -> None:
-        """Writes and flushes a line, so that readers see it and a killed task does not lose it."""
+    def step(
+        self, step: int, global_step: int, start_ns: int, end_ns: int, loss: float, accuracy: float | None = None
+    ) -> None:
+        """Writes and flushes a line, so that readers see it and a killed task does not lose it.
+
+        `accuracy` is None where nobody computes it.
+        """
         line = {
             "step": step,
             "global_step": global_step,
             "start_mono_ns": start_ns,
             "end_mono_ns": end_ns,
             "loss": loss if math.isfinite(loss) else None,  # JSON has no NaN
+            "accuracy": accuracy,
         }
         self._steps.write(json.dumps(line) + "\n")
         self._steps.flush()
         self.steps += 1
 
-    def ready(self, **more: Any) -> None:
-        self._marker(READY_FILE, {"pid": os.getpid(), **more})
+    def ready(self, **ran: str) -> None:
+        """Marks the task as ready; `ran` says what it uses: version of the framework, backend, topology."""
+        self._ran = ran
+        self._marker(READY_FILE, {"pid": os.getpid(), **ran})
 
     def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:
         """Writes how the task ended; `kind` is a constant of task_files.py."""
         kind = kind or (ERROR if exit_code else OK)
-        marker = Finished(exit_code=exit_code, message=message, steps=self.steps, kind=kind)
+        marker = Finished(exit_code=exit_code, message=message, steps=self.steps, kind=kind, ran=self._ran)
         self._marker(FINISHED_FILE, vars(marker))
 
     def close(self) -> None:

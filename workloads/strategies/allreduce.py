@@ -22,6 +22,7 @@ from driple.contracts.errors import RunFailed
 from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
+from driple.contracts.strategy import GRPC, NCCL
 from driple.workloads.runtime.task_output import TaskOutput
 from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog, gave_up
 from driple.workloads.strategies.allreduce_barrier import ANSWER_S, StartBarrier, silent
@@ -32,6 +33,8 @@ LINGER_S = 1.0
 """How long a worker stays after its last step: the others may still fetch their part of it."""
 LAST_RESORT_S = 5.0
 """How long after the time limit the process ends without a message, if no thread could write one."""
+_RINGS = {GRPC: "RING", NCCL: "NCCL"}
+"""TensorFlow's names of its rings, by backend."""
 _FORM_RING = "TFE_EnableCollectiveOps"
 """TensorFlow's function that blocks until every worker has connected."""
 
@@ -85,7 +88,7 @@ def _train(
     with strategy.scope():
         step_op = _step_function(job, index, strategy, timed)
     _barrier(strategy)
-    output.ready(tensorflow=tf.__version__)
+    output.ready(tensorflow=tf.__version__, backend=job.run.workload.backend, topology=job.run.workload.topology)
     pace = Pace(job.run.measurement)
     done = 0
     while True:
@@ -186,7 +189,7 @@ def _strategy(job: JobSpec, seconds: float) -> Any:
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     options = tf.distribute.experimental.CommunicationOptions(
-        implementation=tf.distribute.experimental.CommunicationImplementation.RING
+        implementation=getattr(tf.distribute.experimental.CommunicationImplementation, _RINGS[job.run.workload.backend])
     )
     faulthandler.dump_traceback_later(seconds + LAST_RESORT_S, exit=True)  # its timer is not a Python thread
     try:

@@ -76,7 +76,7 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     config.gpu_options.allow_growth = True
     session = v1.Session(server.target, graph=built.graph, config=config)
     _meet(session, index, built, start, stop)
-    output.ready(tensorflow=v1.__version__)
+    output.ready(tensorflow=v1.__version__, backend=job.run.workload.backend)
     if built.chief_op is not None and index == 0:
         threading.Thread(
             target=_drive, args=(session, built.chief_op, ending, watchdog), name="chief", daemon=True

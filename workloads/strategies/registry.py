@@ -7,9 +7,11 @@ from driple.contracts.run_spec import Workload
 from driple.workloads.strategies.allreduce import AllReduce
 from driple.workloads.strategies.base import TrainingStrategy
 from driple.workloads.strategies.ps import ParameterServers
+from driple.workloads.strategies.torch_strategies import PairAveraging, TorchAllReduce
 
 STRATEGIES: dict[tuple[str, str], TrainingStrategy] = {
-    (strategy.name, strategy.framework): strategy for strategy in (ParameterServers(), AllReduce())
+    (strategy.name, strategy.framework): strategy
+    for strategy in (ParameterServers(), AllReduce(), TorchAllReduce(), PairAveraging())
 }
 
 

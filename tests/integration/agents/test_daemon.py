@@ -317,7 +317,10 @@ def test_following_a_process_of_another_and_garbage(agent: AgentProcess, agents:
 def test_steps_in_parquet_are_those_of_the_lines(agent: AgentProcess, agents: AgentProcesses) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     steps = [
-        {**STEP, "step": number, "end_mono_ns": 2**60 + number, "loss": None if number % 7 == 3 else number / 4}
+        {
+            **{**STEP, "step": number, "end_mono_ns": 2**60 + number},
+            **{"loss": None if number % 7 == 3 else number / 4, "accuracy": None if number % 2 else 0.5},
+        }
         for number in range(9000)
     ]
     lines = [json.dumps(step) + "\n" for step in steps]

@@ -17,6 +17,14 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmHost]:
     assert host.close() == 0
 
 
+@pytest.fixture(scope="session")
+def warm_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmHost]:
+    """As `warm`, with PyTorch."""
+    host = WarmHost(tmp_path_factory.mktemp("warm-torch") / "stderr.log", "torch")
+    yield host
+    assert host.close() == 0
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[[JobSpec], Folder]:
     numbers = iter(range(100))

@@ -19,6 +19,7 @@ from typing import Any
 from driple.contracts.run_dir import file_name
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import default_strategy
 from driple.workloads.runtime.job import workload_of
 
 MakeFolder = Callable[[JobSpec], "Folder"]
@@ -50,8 +51,8 @@ def make_job(
     **workload: Any,
 ) -> JobSpec:
     parsed = Setting.parse(setting)
-    strategy = "ps" if parsed.servers else "allreduce"
-    what = workload_of(model, None, batch, size=size, width=width, strategy=strategy, **workload)
+    workload.setdefault("strategy", default_strategy(parsed.servers))
+    what = workload_of(model, None, batch, size=size, width=width, **workload)
     measured = Measurement(steps=steps, duration_s=duration_s, warmup_steps=warmup, threads=1)
     ports = free_ports(len(parsed.tasks))
     return JobSpec(
@@ -111,9 +112,10 @@ class Folder:
 class WarmHost:
     """`python -m driple.workloads.cli warm`, and what it said."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, framework: str = "tensorflow") -> None:
+        command = [*COMMAND, "warm", "--framework", framework]
         with log.open("w") as stderr:
-            self.process = subprocess.Popen([*COMMAND, "warm"], stdin=-1, stdout=-1, stderr=stderr)
+            self.process = subprocess.Popen(command, stdin=-1, stdout=-1, stderr=stderr)
         self.codes: dict[int, int] = {}
         self.errors: list[str] = []
         self._pids: dict[Path, int] = {}

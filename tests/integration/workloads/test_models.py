@@ -268,3 +268,9 @@ def test_a_batch_stays_whole_in_the_scope_of_a_strategy() -> None:
     files = {registry.TABLE[name].function.partition(".")[0] for name in names}
     assert files == {entry.function.partition(".")[0] for entry in registry.TABLE.values()}
     assert in_another_process(SCOPE, names) == [[name, "3"] for name in names]
+
+
+@pytest.mark.parametrize(("name", "published"), [("mobilenetv2", 2_236_682), ("resnet50", 23_528_522)])
+def test_models_of_imagenet_on_cifar10_have_ten_classes(name: str, published: int) -> None:
+    """The other two that also read CIFAR-10 are more of the same layers."""
+    assert parameter_count(ordinary(name, "cifar10")) == published

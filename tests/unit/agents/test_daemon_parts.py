@@ -29,7 +29,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.task_files import FINISHED_FILE, LOST_PEER, STEPS_FILE, UNREADABLE
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.message import encode, read_tagged
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS
 from driple.workloads.runtime.task_output import TaskOutput
 
 
@@ -241,7 +241,14 @@ def test_progress_is_read_from_the_files_that_a_task_writes(tmp_path: Path) -> N
     first = task.news()
     assert first is not None
     assert (first.ready, first.steps, first.finished) == (True, 1, None)
-    assert first.last == {"step": 0, "global_step": 5, "start_mono_ns": 10, "end_mono_ns": 20, "loss": 0.5}
+    assert first.last == {
+        "step": 0,
+        "global_step": 5,
+        "start_mono_ns": 10,
+        "end_mono_ns": 20,
+        "loss": 0.5,
+        "accuracy": None,
+    }
     output.finished(1, "ps:0 is gone", LOST_PEER)
     output.close()
     last = task.news()
@@ -353,5 +360,7 @@ def test_events_come_back_from_their_lines_and_others_are_none() -> None:
 
 def test_versions_are_those_of_the_packages_of_every_framework() -> None:
     found = python_versions([sys.executable]).packages
-    assert set(found) == {"driple", "numpy"}.union(*(framework.packages for framework in FRAMEWORKS.values()))
+    assert set(found) == {"driple", "numpy"}.union(
+        *(part.packages for part in (*FRAMEWORKS.values(), *BACKENDS.values()))  # type: ignore[attr-defined]
+    )
     assert found["driple"] and found["numpy"]

@@ -9,7 +9,8 @@ import pytest
 
 from driple.contracts.errors import FileFaults
 from driple.contracts.run_spec import Measurement, NetworkCondition
-from driple.contracts.strategy import FRAMEWORKS, STRATEGIES, Framework
+from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
+from driple.contracts.zoo import Model
 from driple.orchestrator.config.experiment import NETWORK_AXES, Experiment, Timeouts, load_experiment
 from driple.orchestrator.config.placement import Policy
 
@@ -191,13 +192,48 @@ def test_all_reduce_has_no_copies(tmp_path: Path) -> None:
 
 
 def test_a_workload_has_the_framework_of_its_strategy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Framework("other", "Other", {"other": ("other",)})
-    monkeypatch.setitem(FRAMEWORKS, "other", other)
-    monkeypatch.setitem(STRATEGIES, "allreduce", replace(STRATEGIES["allreduce"], frameworks=("other",)))
+    monkeypatch.setitem(FRAMEWORKS, "other", replace(FRAMEWORKS["torch"], name="other"))
+    monkeypatch.setitem(STRATEGIES, "allreduce", replace(STRATEGIES["allreduce"], frameworks={"other": ("gloo",)}))
+    monkeypatch.setattr(Model, "frameworks", ("other",))
     (workload,) = load(
         tmp_path, "setting: cpu-p0w2-1g\nsteps: 1\nworkloads: [{model: lenet, strategy: allreduce}]\n"
     ).workloads
-    assert workload.framework == "other"
+    assert (workload.framework, workload.backend, workload.topology) == ("other", "gloo", "ring")
+
+
+def test_a_key_at_its_default_is_the_same_run(tmp_path: Path) -> None:
+    head = "setting: cpu-p0w2-1g\nsteps: 5\nworkloads: [{model: lenet, strategy: allreduce%s}]\n"
+    plain, said = (
+        load(tmp_path, head % more) for more in ("", ", framework: tensorflow, backend: grpc, topology: ring")
+    )
+    assert plain.workloads == said.workloads
+    grid = load(tmp_path, head % ", framework: torch, topology: [ring, tree, clique]").workloads
+    assert [(work.backend, work.topology) for work in grid] == [("gloo", name) for name in ("ring", "tree", "clique")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "keys", "fault"),
+    [
+        ("cpu-p0w2-1g", "strategy: allreduce, topology: star", "topology star is not possible with tensorflow"),
+        ("cpu-p1w2-1g", "topology: star", "topology does not apply to strategy ps"),
+        ("cpu-p1w2-1g", "framework: torch", "framework torch has no strategy ps (it has allreduce, pair_averaging)"),
+        ("cpu-p0w2-1g", "strategy: allreduce, backend: gloo", "of framework tensorflow has no backend gloo"),
+        ("cpu-p0w2-1g", "strategy: allreduce, framework: torch, backend: nccl", "backend nccl needs GPUs"),
+        ("cpu-p0w2-1g", "strategy: allreduce, backend: nccl", "backend nccl needs GPUs"),
+        ("cpu-p0w1-1g", "strategy: pair_averaging", "pair_averaging needs at least 2 workers"),
+        ("cpu-p0w2-1g", "strategy: pair_averaging, update: sync", "which is always async"),
+        ("cpu-p0w2-1g", "strategy: pair_averaging, topology: ring", "topology does not apply to strategy"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(tmp_path: Path, setting: str, keys: str, fault: str) -> None:
+    (found,) = faults(tmp_path, f"setting: {setting}\nsteps: 5\nworkloads: [{{model: lenet, {keys}}}]\n")
+    assert fault in found
+
+
+def test_a_model_that_torch_does_not_have_is_refused(tmp_path: Path) -> None:
+    text = "setting: cpu-p0w2-1g\nsteps: 5\nworkloads: [{model: nasnet, strategy: allreduce, framework: torch}]\n"
+    (found,) = faults(tmp_path, text)
+    assert "nasnet cannot be trained with framework torch" in found
 
 
 def test_axes_beside_use_win_over_the_lists_include_and_its_exclude_may_miss(tmp_path: Path) -> None:

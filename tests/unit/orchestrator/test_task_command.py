@@ -7,7 +7,7 @@ import pytest
 from driple.contracts.errors import RunFailed
 from driple.contracts.protocol.events import Ended, Said
 from driple.contracts.protocol.forkserver_messages import Ready, Started
-from driple.orchestrator.attempt.task_command import WARM, ForkServer, TaskPlace, container_command, fork_server_message
+from driple.orchestrator.attempt.task_command import ForkServer, TaskPlace, container_command, fork_server_message
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
@@ -55,18 +55,20 @@ def test_only_one_worker_leaves_the_graph() -> None:
 
 @pytest.mark.parametrize("line", ["", "plain words", "[1]", '"text"', '{"ready": {"tensorflow": "2"}'])
 def test_noise_of_a_warm_process_is_no_news(line: str) -> None:
-    warm = ForkServer(cast("AgentClient", None), "python3")
-    event = Event("h1", Said(name=WARM, line=line))
+    warm = ForkServer(cast("AgentClient", None), "python3", "tensorflow")
+    event = Event("h1", Said(name=warm.process, line=line))
     warm.take(event)
     assert fork_server_message(event) is None
     assert not warm.ready and warm.failure is None
 
 
 def test_a_warm_process_is_ready_until_it_ends() -> None:
-    warm = ForkServer(cast("AgentClient", None), "python3")
-    warm.take(Event("h1", Said(name=WARM, line=Ready(pid=1, tensorflow="2.21.0").to_line())))
+    warm = ForkServer(cast("AgentClient", None), "python3", "tensorflow")
+    warm.take(
+        Event("h1", Said(name=warm.process, line=Ready(pid=1, framework="tensorflow", version="2.21.0").to_line()))
+    )
     assert warm.ready
     started = Started(pid=2, task="ps:0", out="x")
-    assert fork_server_message(Event("h1", Said(name=WARM, line=started.to_line()))) == started
-    warm.take(Event("h1", Ended(name=WARM, pid=1, exit_code=-9, mono_ns=1)))
+    assert fork_server_message(Event("h1", Said(name=warm.process, line=started.to_line()))) == started
+    warm.take(Event("h1", Ended(name=warm.process, pid=1, exit_code=-9, mono_ns=1)))
     assert "SIGKILL" in str(warm.failure)

@@ -33,8 +33,8 @@ def test_a_name_or_dataset_that_is_not_known_is_refused_with_the_nearest() -> No
         registry.entry_of(Workload("mobilenet_v2", "imagenet", 1))
     with pytest.raises(UnknownName, match="did you mean 'imagenet'"):
         registry.entry_of(Workload("resnet50", "imagenett", 1))
-    with pytest.raises(BadInput, match="model resnet50 is for imagenet, not for cifar10"):
-        registry.entry_of(Workload("resnet50", "cifar10", 1))
+    with pytest.raises(BadInput, match="model resnet152 is for imagenet, not for cifar10"):
+        registry.entry_of(Workload("resnet152", "cifar10", 1))
 
 
 @pytest.mark.parametrize(

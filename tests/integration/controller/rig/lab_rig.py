@@ -152,7 +152,7 @@ class Rig:
             warm = [line for line in lines if "driple.workloads.cli warm" in line]
             expected = ("sshd", " daemon ", "driple.workloads.cli warm", "sh -c", "tr ", "init", "unshare")
             found += [f"{name}: {line}" for line in lines if not any(word in line for word in expected)]
-            found += [f"{name}: {line}" for line in warm[1:]]
+            found += [f"{name}: {line}" for line in set(warm) if warm.count(line) > 1]
         return found
 
     def close(self) -> None:

@@ -1,0 +1,140 @@
+"""Payload that the tasks of a job send to each other in a training step, by strategy and topology.
+
+M is the size of the gradients, which is that of the trainable weights; n is the number of workers. A worker sends
+
+    ring, clique        2 (n - 1) / n M
+    star                (n - 1) M at the root, M elsewhere
+    tree, binary tree   M for its parent and M for each child
+    pair averaging      M on average: each worker takes the model of one other
+    parameter servers   M, and each server sends its share to every worker
+
+Each chunk of a gradient goes up a tree, where the parents add, and down again. A clique has a star round each worker,
+and each star takes an equal share of the chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Sequence, Tuple
+
+from driple.contracts.run_spec import RunSpec
+from driple.contracts.sharding import Sharding
+from driple.contracts.strategy import BINARY_TREE_STAR, CLIQUE, GLOO, GRPC, MPI, NCCL, RING, SERVER, STAR, TREE, WORKER
+
+Tree = Tuple[int, ...]
+"""The parent of each worker."""
+ROOT = -1
+"""The parent of the root."""
+Traffic = Dict[Tuple[str, str], float]
+"""Bytes by sending and receiving task."""
+
+_RING_STEPS = {GRPC: 1, GLOO: -1, MPI: 1, NCCL: 1}
+"""From a worker to the one that it sends to. All but that of NCCL were seen on the lab."""
+COUNTER_BYTES = 8
+"""Of the counter of steps, the first variable that parameter servers get."""
+
+
+def machines_of(run: RunSpec) -> Tuple[int, ...]:
+    """The number of the machine of each worker."""
+    of_task = {task: number for number, group in enumerate(run.together) for task in group}
+    return tuple(of_task[f"{WORKER}:{worker}"] for worker in range(run.setting.workers))
+
+
+def trees(topology: str, machines: Sequence[int]) -> Tuple[Tree, ...]:
+    """The trees of a topology, for workers on these machines. A ring has none."""
+    return _TREES[topology](machines)
+
+
+def step_traffic(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
+    """Mean payload of a step between each pair of tasks that communicate.
+
+    Args:
+        run: strategy, topology, placement and numbers of tasks.
+        variable_bytes: sizes of the trainable variables, in the order of their creation.
+    """
+    return {pair: size for pair, size in _TRAFFIC[run.workload.strategy](run, variable_bytes).items() if size}
+
+
+def sent(traffic: Traffic, task: str) -> float:
+    """Bytes that a task sends."""
+    return sum(size for (source, _), size in traffic.items() if source == task)
+
+
+def received(traffic: Traffic, task: str) -> float:
+    """Bytes that a task receives."""
+    return sum(size for (_, target), size in traffic.items() if target == task)
+
+
+def _star(workers: int, root: int) -> Tree:
+    return tuple(ROOT if worker == root else root for worker in range(workers))
+
+
+def _binary(workers: int) -> Tree:
+    return tuple((worker - 1) // 2 if worker else ROOT for worker in range(workers))
+
+
+def _below_masters(machines: Sequence[int], masters_tree: Callable[[int], Tree]) -> Tuple[Tree, ...]:
+    """A tree of the first workers of the machines. The others of a machine are children of its first worker."""
+    master: Dict[int, int] = {}
+    for worker, machine in enumerate(machines):
+        master.setdefault(machine, worker)
+    masters = list(master.values())
+    parents: List[int] = [master[machine] for machine in machines]
+    for number, parent in enumerate(masters_tree(len(masters))):
+        parents[masters[number]] = ROOT if parent == ROOT else masters[parent]
+    return (tuple(parents),)
+
+
+_TREES: Dict[str, Callable[[Sequence[int]], Tuple[Tree, ...]]] = {
+    RING: lambda machines: (),
+    STAR: lambda machines: (_star(len(machines), 0),),
+    TREE: lambda machines: _below_masters(machines, lambda masters: _star(masters, 0)),
+    BINARY_TREE_STAR: lambda machines: _below_masters(machines, _binary),
+    CLIQUE: lambda machines: tuple(_star(len(machines), root) for root in range(len(machines))),
+}
+
+
+def _worker(number: int) -> str:
+    return f"{WORKER}:{number}"
+
+
+def _all_reduce(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
+    workers, size = run.setting.workers, float(sum(variable_bytes))
+    if run.workload.topology == RING:
+        share = 2 * (workers - 1) / workers * size
+        step = _RING_STEPS[run.workload.backend]
+        return {(_worker(each), _worker((each + step) % workers)): share for each in range(workers) if workers > 1}
+    forest = trees(run.workload.topology, machines_of(run))
+    traffic: Traffic = {}
+    for tree in forest:
+        for worker, parent in enumerate(tree):
+            if parent != ROOT:
+                for pair in ((_worker(worker), _worker(parent)), (_worker(parent), _worker(worker))):
+                    traffic[pair] = traffic.get(pair, 0.0) + size / len(forest)
+    return traffic
+
+
+def _pair_averaging(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
+    workers = range(run.setting.workers)
+    share = sum(variable_bytes) / (len(workers) - 1)
+    return {(_worker(one), _worker(other)): share for one in workers for other in workers if one != other}
+
+
+def _parameter_servers(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
+    shard = Sharding(run.setting.servers, run.workload.sharding)
+    shard.place(COUNTER_BYTES)
+    held = [0.0] * run.setting.servers
+    for size in variable_bytes:
+        held[shard.place(size)] += size
+    traffic: Traffic = {}
+    for server, share in enumerate(held):
+        for worker in range(run.setting.workers):
+            traffic[f"{SERVER}:{server}", _worker(worker)] = share
+            traffic[_worker(worker), f"{SERVER}:{server}"] = share
+    return traffic
+
+
+_TRAFFIC: Dict[str, Callable[[RunSpec, Sequence[int]], Traffic]] = {
+    "ps": _parameter_servers,
+    "allreduce": _all_reduce,
+    "pair_averaging": _pair_averaging,
+}

@@ -1,0 +1,1 @@
+"""All-reduce over messages between workers: transports, and topologies over them."""

@@ -1,0 +1,64 @@
+"""Messages of MPI, through mpi4py.
+
+Nothing starts the tasks of a job as MPI processes, so worker 0 serves what a process manager would tell them
+(process_manager.py). MPICH and its derivatives ask for that; Open MPI does not.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from driple.contracts.errors import RunFailed
+from driple.workloads.collectives import process_manager
+from driple.workloads.collectives.base import Link, Messages, Pending
+
+
+class MpiMessages(Messages):
+    """All workers as one MPI world, over TCP on the interface of the process group."""
+
+    def __init__(self, link: Link) -> None:
+        """Starts MPI. Needs the process group, by which worker 0 says where its process manager is."""
+        self.rank = dist.get_rank()
+        self.workers = dist.get_world_size()
+        where = [""]
+        if self.rank == 0:
+            where[0], self._process_manager = process_manager.start(link.host, self.workers)
+        dist.broadcast_object_list(where, src=0)
+        os.environ |= {
+            **{"PMI_PORT": where[0], "PMI_ID": str(self.rank)},
+            # MPICH is built with one of these libraries. UCX would stripe large messages over all interfaces.
+            **{"UCX_TLS": "tcp", "UCX_NET_DEVICES": link.interface},
+            **{"FI_PROVIDER": "tcp", "FI_TCP_IFACE": link.interface},
+            "MPIR_CVAR_NOLOCAL": "1",  # shared memory is no network, and hosts of a lab look like one machine
+            "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring",
+            "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
+        }
+        from mpi4py import MPI  # starts MPI
+
+        library = " ".join(MPI.Get_library_version().split()[:3]).replace("Version: ", "")
+        if MPI.COMM_WORLD.size != self.workers:
+            raise RunFailed(f"backend mpi needs MPICH, and mpi4py found {library}; install driple[mpi] on this host")
+        self.versions = {"mpi": library}
+        self._world: Any = MPI.COMM_WORLD
+        self._in_place = MPI.IN_PLACE
+
+    def send(self, tensor: torch.Tensor, to: int, tag: int) -> Pending:
+        return _Request(self._world.Isend(tensor.numpy(), to, tag))
+
+    def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Pending:
+        return _Request(self._world.Irecv(tensor.numpy(), source, tag))
+
+    def ring(self, flat: torch.Tensor) -> None:
+        self._world.Allreduce(self._in_place, flat.numpy())
+
+
+class _Request:
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def wait(self) -> None:
+        self._request.Wait()

@@ -1,0 +1,74 @@
+"""Synchronous training: DistributedDataParallel, whose buckets go over the topology of the workload."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from driple.contracts.run_spec import RunSpec
+from driple.contracts.strategy import GLOO, NCCL, RING
+from driple.contracts.traffic_formulas import machines_of
+from driple.workloads.collectives.base import Link, Messages
+from driple.workloads.collectives.registry import MESSAGES, collective
+from driple.workloads.strategies.base import Task
+from driple.workloads.strategies.ps_worker import Pace
+from driple.workloads.torch_jobs.bucket_hook import BucketHook
+from driple.workloads.torch_jobs.meeting import Meeting
+from driple.workloads.torch_jobs.training import Training
+
+
+def run(task: Task) -> None:
+    """Runs a worker to its end."""
+    job, output, watchdog = task.job, task.output, task.watchdog
+    meeting = Meeting(task)
+    training = Training(job, task.index, meeting.device)
+    messages = messages_of(job.run, meeting.link)
+    model = data_parallel(training, job.run, messages)
+    meeting.begin()
+    versions = {"torch": torch.__version__, **(messages.versions if messages else {})}
+    output.ready(**versions, backend=job.run.workload.backend, topology=job.run.workload.topology)
+    pace, done, timed = Pace(job.run.measurement), 0, job.run.measurement.duration_s is not None
+    while timed or not pace.over(done, time.monotonic()):
+        watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
+        over = timed and pace.over(done, time.monotonic())
+        begin = time.monotonic_ns()
+        learned = training.backward(model)
+        training.optimiser.step()
+        over = timed and _anyone(over, meeting.device)
+        output.step(done, done + 1, begin, time.monotonic_ns(), learned.loss, learned.accuracy)
+        done += 1
+        if over:
+            break
+    meeting.end()
+
+
+def messages_of(run: RunSpec, link: Link) -> Messages | None:
+    """What carries the gradients; None if the process group itself does, whose all-reduce is a ring."""
+    workload = run.workload
+    if workload.topology == RING and workload.backend in (GLOO, NCCL):
+        return None
+    return MESSAGES[workload.backend](link)
+
+
+def data_parallel(training: Training, run: RunSpec, messages: Messages | None) -> DistributedDataParallel:
+    """The model, such that backward leaves mean gradients of all workers. Workers must have the same weights."""
+    with warnings.catch_warnings():
+        # Later releases want another name for the option, which earlier ones do not know.
+        warnings.simplefilter("ignore", FutureWarning)
+        model = DistributedDataParallel(training.model, broadcast_buffers=False)
+    if messages is not None:
+        chosen = collective(run.workload.topology, messages, machines_of(run))
+        hook = BucketHook(chosen, run.setting.workers)
+        model.register_comm_hook(None, lambda _, bucket: hook(bucket))
+    return model
+
+
+def _anyone(over: bool, device: torch.device) -> bool:
+    """Whether the clock of any worker says that it is over: all stop after the same step, or one would wait."""
+    votes = torch.tensor(float(over), device=device)
+    dist.all_reduce(votes)
+    return bool(votes > 0)

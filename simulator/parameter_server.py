@@ -2,7 +2,8 @@
 
 A step of a worker:
 
-1. `session_s` after its start it asks every server for its variables, in no particular order, as TensorFlow does.
+1. `session_s` after its start, and when its processor has done `cpu_session_s`, it asks every server for its variables,
+   in no particular order, as TensorFlow does. A server answers when its processor has done `cpu_server_session_s`.
 2. A segment starts when the one before has ended and its variables are here. Gradients leave as soon as they exist.
 3. Asynchronous: servers apply each gradient as it arrives; the worker goes on when all are sent. Synchronous: servers
    add gradients up; when all workers have sent all, they apply the sum, and `barrier_s` later the next step begins.
@@ -13,7 +14,7 @@ All tensors between a worker and a server in one direction pass one after the ot
     worker     worker_s_per_byte
     link       1 / link rate, at the sender's and at the receiver's machine
     PCIe       1 / pcie rate at the worker's machine
-    cores      its processor seconds / cores
+    cores      processor seconds of both tasks and of the operating system / cores
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class ParameterServerJob(Job):
         self._pulls = [[self._flow(k, s, pull=True) for s in range(servers)] for k in range(workers)]
         self._pushes = [[self._flow(k, s, pull=False) for s in range(servers)] for k in range(workers)]
         self._applies = [self._apply_flow(s) for s in range(servers)]
+        self._sessions = [self.processor_flow(f"worker:{k}") for k in range(workers)]
+        self._answers = [[self.processor_flow(f"{SERVER}:{s}") for s in range(servers)] for _ in range(workers)]
         self._waiting = 0
 
     def _begin_all(self) -> None:
@@ -87,15 +90,19 @@ class ParameterServerJob(Job):
 
         go = self.compute(worker, lambda number: not missing[number], computed)
 
+        def answer(server: int) -> None:
+            asked = [number for number, one in enumerate(self.segments) if server in one.pulls]
+            for number in self.random.permutation(asked).astype(int).tolist():
+                units = self.segments[number].pulls[server].bytes
+                self.fluid.put(self._pulls[worker][server], units, lambda number=number: arrived(number))  # type: ignore[misc]
+
         def ask() -> None:
-            for server in range(self.servers):
-                asked = [number for number, one in enumerate(self.segments) if server in one.pulls]
-                for number in self.random.permutation(asked).astype(int).tolist():
-                    units = self.segments[number].pulls[server].bytes
-                    self.fluid.put(self._pulls[worker][server], units, lambda number=number: arrived(number))  # type: ignore[misc]
+            for server, flow in enumerate(self._answers[worker]):
+                self.fluid.put(flow, self.host.cpu_server_session_s, lambda server=server: answer(server))  # type: ignore[misc]
             go()
 
-        self.fluid.after(self.host.session_s, ask)
+        session = self._sessions[worker]
+        self.fluid.after(self.host.session_s, lambda: self.fluid.put(session, self.host.cpu_session_s, ask))
 
     def _end(self, worker: int) -> None:
         if not self.sync:

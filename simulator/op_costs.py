@@ -17,7 +17,7 @@ Device memory is accessed for
 A kind that the file lacks has the cost of its class, else that of `other`. A processor has the same formula; a file of
 the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op that
 only names or orders tensors, which otherwise takes none. Its `speed` divides all times: that of a like machine which is
-faster or slower as a whole.
+faster or slower as a whole. `narrow_channels` is the constant of narrow_layers.py.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import CPU, GPU, DeviceFile
 from driple.pipeline.graph.public import TrainingStep
+from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_kinds import CLASS_OF_KIND, FREE, KINDS, kind_numbers, tiled_flops
 
 PEAK = "peak_flops_per_s"
@@ -39,6 +40,7 @@ BANDWIDTH = "memory_bytes_per_s"
 DISPATCH = "dispatch_s"
 FREE_DISPATCH = "dispatch_s.free"
 SPEED = "speed"
+NARROW = "narrow_channels"
 TILE_IN = "tile_channels.inputs"
 TILE_OUT = "tile_channels.outputs"
 FLOP_COST = "flop_cost"
@@ -78,6 +80,7 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
         raise BadInput("the graph has no FLOPs or no shapes, so ops have no times; build it again with TensorFlow")
     flop_cost, byte_cost, launch, memory_cost = _tables(device)
     flops = tiled_flops(step, device.get(TILE_IN, 0.0), device.get(TILE_OUT, 0.0))
+    flops = flops * narrow_factor(step, device.get(NARROW, 0.0))
     # Beside a GPU, the host's ops only pass through the framework's thread.
     runs = step.executions * (step.on_device if device.kind == GPU else 1 / _speed_factor(device))
     busy = runs * (launch[kinds] + flops * flop_cost[kinds] / peak + moved * byte_cost[kinds] / bandwidth)

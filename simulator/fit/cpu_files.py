@@ -8,7 +8,7 @@ from driple.contracts.formats.device import CPU, HOST, DeviceFile, Parameter
 from driple.simulator.fit.op_rates import OpRates
 from driple.simulator.fit.server_rates import ServerRates
 from driple.simulator.host_model import HostModel
-from driple.simulator.op_costs import BANDWIDTH, BYTE_COST, FLOP_COST, LAUNCH, MEMORY_COST, PEAK, SPEED
+from driple.simulator.op_costs import BANDWIDTH, BYTE_COST, FLOP_COST, LAUNCH, MEMORY_COST, NARROW, PEAK, SPEED
 
 DIGITS = 4
 """Significant digits of a stored value."""
@@ -21,7 +21,7 @@ def device_file(rates: OpRates, source: str, date: str, name: str = "cpu", speed
     values |= {f"{FLOP_COST}.{kind}": (value * peak, "1") for kind, value in {**rates.flop_s, "other": 0.0}.items()}
     values |= {f"{BYTE_COST}.{kind}": (value * bandwidth, "1") for kind, value in rates.byte_s.items()}
     values |= {f"{LAUNCH}.default": (rates.op_s, "s"), f"{LAUNCH}.free": (rates.free_op_s, "s")}
-    values |= {f"{MEMORY_COST}.default": (0.0, "1")}
+    values |= {f"{MEMORY_COST}.default": (0.0, "1"), NARROW: (rates.narrow, "channels")}
     text = f"{source}: processor seconds of workers; error of families that were held back"
     return _file(name, "A processor core", CPU, values, text, date, rates.points, rates.error_pct)
 

@@ -4,13 +4,15 @@
           + moved bytes * moved_s + tensors * tensor_s + session_s                                (the runtime)
 
 First all classes share one rate per FLOP and one per byte. Then every class has its own rate, with a penalty on its
-relative distance from the shared one: a class with few data keeps the shared rate. The penalty is chosen on families
-that are held back, because only these show what a rate is worth for a graph of another kind.
+relative distance from the shared one: a class with few data keeps the shared rate. The penalty and the constant of narrow layers
+(narrow_layers.py) are chosen on families that are held back, because only these show what a rate is worth for a graph
+of another kind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.graph.public import CLASSES, COUNTED, TrainingStep
+from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_kinds import CLASS_OF_KIND, FREE, KINDS, kind_numbers
 
 FloatArray = NDArray[np.float64]
@@ -26,6 +29,7 @@ SIZED = tuple(name for name in CLASSES if name in CLASS_OF_KIND.values())
 """Classes whose ops take and give tensors."""
 GENERAL = ("flops", "bytes", "ops", "free ops", "moved bytes", "tensors", "session")
 OWN = (*(f"flops {name}" for name in COUNTED), *(f"bytes {name}" for name in SIZED))
+NARROW = (0.0, 2.0, 4.0, 8.0, 16.0)
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
 AS_GOOD = 1.05
 """Of the penalties with at most this multiple of the least error, the greatest is chosen: rates nearer to the shared."""
@@ -60,17 +64,29 @@ class OpRates:
     moved_s: float
     tensor_s: float
     session_s: float
+    narrow: float
+    """Channels of narrow_layers.py."""
     error_pct: float
     """Mean absolute relative error on families that were held back; of all rows if there are too few families."""
     points: int
 
 
-def amounts(step: TrainingStep) -> FloatArray:
+Work = Mapping[float, FloatArray]
+"""By constant of narrow layers, [n, GENERAL and OWN]: the amounts of each row."""
+
+
+def work_of(steps: Sequence[TrainingStep]) -> Work:
+    """The work of steps."""
+    return {narrow: np.array([amounts(step, narrow) for step in steps]) for narrow in NARROW}
+
+
+def amounts(step: TrainingStep, narrow: float) -> FloatArray:
     """The work of a step: GENERAL, then OWN."""
     kinds = kind_numbers(step)
     runs, moved = step.executions, step.executions * (step.read_bytes + step.written_bytes)
     sized, counted = _SIZED_NUMBER[kinds], _COUNTED_NUMBER[kinds]
-    of_class = np.bincount(counted[counted >= 0], (runs * step.flops)[counted >= 0], minlength=len(COUNTED))
+    flops = runs * step.flops * narrow_factor(step, narrow)
+    of_class = np.bincount(counted[counted >= 0], flops[counted >= 0], minlength=len(COUNTED))
     by_class = np.bincount(sized[sized >= 0], moved[sized >= 0], minlength=len(SIZED))
     ops, free = float(runs[sized >= 0].sum()), float(runs[kinds == _FREE_KIND].sum())
     crossing = step.pulled_bytes + step.pushed_bytes
@@ -78,25 +94,30 @@ def amounts(step: TrainingStep) -> FloatArray:
     return np.concatenate([general, of_class, by_class])
 
 
-def fit_rates(work: FloatArray, cpu_s: FloatArray, families: Sequence[str]) -> OpRates:
+def fit_rates(work: Work, cpu_s: FloatArray, families: Sequence[str]) -> OpRates:
     """The rates of measured processor seconds.
 
     Args:
-        work: [n, GENERAL and OWN], the amounts of each row.
+        work: the amounts of each row.
         cpu_s: [n], all more than 0.
         families: [n], rows of a family are held back together.
     """
     if not len(cpu_s) or not (cpu_s > 0).all():
         raise BadInput("no processor seconds to fit rates to: CPU metrics are missing")
-    errors = {penalty: _held_back(work, cpu_s, np.array(families), penalty) for penalty in PENALTIES}
-    penalty = max(one for one, error in errors.items() if error <= AS_GOOD * min(errors.values()))
-    found = class_rates(work, cpu_s, penalty)
+    errors = {
+        (narrow, penalty): _held_back(work[narrow], cpu_s, np.array(families), penalty)
+        for narrow, penalty in itertools.product(work, PENALTIES)
+    }
+    good = [one for one, error in errors.items() if error <= AS_GOOD * min(errors.values())]
+    narrow, penalty = min(good, key=lambda one: (-one[1], errors[one]))
+    found = class_rates(work[narrow], cpu_s, penalty)
     general, own = found[: len(GENERAL)], found[len(GENERAL) :].tolist()
     return OpRates(
         dict(zip(COUNTED, own[: len(COUNTED)], strict=True)),
         dict(zip(SIZED, own[len(COUNTED) :], strict=True)),
         *general[_SHARED:].tolist(),
-        error_pct=100 * errors[penalty],
+        narrow=narrow,
+        error_pct=100 * errors[narrow, penalty],
         points=len(cpu_s),
     )
 

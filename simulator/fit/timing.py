@@ -1,0 +1,83 @@
+"""Fits the timing constants of a host: what makes simulated step times equal to measured ones.
+
+Random search on a logarithmic scale around the best constants so far: every try changes a few of them, and the width
+of a change shrinks when tries fail. The error is the mean of |log(simulated / measured)|, each at most 1. The same
+seeds of the simulated noise in every try make tries comparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from driple.contracts.formats.device import DeviceFile
+from driple.simulator.fit.measured_jobs import STEP
+from driple.simulator.fit.replay import Replay, step_times
+from driple.simulator.host_model import HostModel
+
+TRIES = 80
+CHANGED = 2
+"""Constants that change in a try."""
+WIDTH, SHRINK, GROW, LEAST_WIDTH = 0.5, 0.95, 1.3, 0.05
+"""Standard deviation of a change of the logarithm, as a share of the constant's own, and how it changes."""
+WORST = 1.0
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of HostModel that is fitted."""
+
+    start: float
+    low: float
+    high: float
+    width: float
+    """Standard deviation of the first changes of its logarithm."""
+
+
+CONSTANTS: dict[str, Constant] = {
+    "cores": Constant(1.8, 0.25, 1e4, 0.1),
+    "parallel": Constant(1.2, 1.0, 8.0, 0.2),
+    "rpc_s": Constant(5e-5, 1e-6, 1e-2, 0.6),
+    "session_s": Constant(1e-3, 1e-5, 0.1, 0.6),
+    "barrier_s": Constant(1e-3, 1e-5, 0.1, 0.6),
+    "start_phase": Constant(0.5, 0.05, 1.0, 0.4),
+    "cpu_kernel_s_per_byte": Constant(2e-10, 1e-12, 1e-8, 0.6),
+}
+
+
+def error(replays: Sequence[Replay], device: DeviceFile, host: HostModel) -> float:
+    """Mean of |log(simulated / measured step time)|, each at most WORST."""
+    measured = np.array([one.job.targets[STEP] for one in replays])
+    apart = np.abs(np.log(np.array(step_times(replays, device, host)) / measured))
+    return float(np.minimum(apart, WORST).mean())
+
+
+def search(
+    replays: Sequence[Replay],
+    device: DeviceFile,
+    host: HostModel,
+    *,
+    constants: Mapping[str, Constant] = CONSTANTS,
+    tries: int = TRIES,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[HostModel, float]:
+    """The host with the constants of the least error, and that error. `host` has all others, and the start."""
+    random = np.random.default_rng(seed)
+    best, least, width = host, error(replays, device, host), WIDTH
+    for number in range(tries):
+        chosen = random.choice(list(constants), min(CHANGED, len(constants)), replace=False)
+        changes = {}
+        for name in map(str, chosen):
+            one = constants[name]
+            factor = float(np.exp(random.normal(0.0, one.width * width / WIDTH)))
+            changes[name] = min(max(getattr(best, name) * factor, one.low), one.high)
+        tried = replace(best, **changes)
+        found = error(replays, device, tried)
+        width = max(width * (GROW if found < least else SHRINK), LEAST_WIDTH)
+        if found < least:
+            best, least = tried, found
+            say(f"try {number + 1} of {tries}: {100 * least:.2f} %, {', '.join(f'{k} {v:.3g}' for k, v in changes.items())}")
+    return best, least

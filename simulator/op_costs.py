@@ -15,9 +15,9 @@ Device memory is accessed for
     memory = min(busy, executions * bytes * memory_cost[k] / B)
 
 A kind that the file lacks has the cost of its class, else that of `other`. A processor has the same formula; a file of
-the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op that
-only names or orders tensors, which otherwise takes none. Its `speed` divides all times: that of a like machine which is
-faster or slower as a whole. `narrow_channels` is the constant of narrow_layers.py.
+the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op
+that only names or orders tensors, which otherwise takes none. Its `speed` divides all times: that of a like machine
+which is faster or slower as a whole. `narrow_channels` is the constant of narrow_layers.py.
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def _table(group: str, known: dict[str, float]) -> NDArray[np.float64]:
     if group == LAUNCH and max(known.values()) > _LONGEST_S:
         raise BadInput(f"parameters.{group}: expected at most {_LONGEST_S:g} s; correct it, or {_REMEDY}")
     ordinary = {kind: known.get(kind, known.get(of_class, known[last])) for kind, of_class in CLASS_OF_KIND.items()}
-    return np.array([known.get(kind, 0.0) if CLASS_OF_KIND[kind] == FREE else value for kind, value in ordinary.items()])
+    return np.array(
+        [known.get(kind, 0.0) if CLASS_OF_KIND[kind] == FREE else value for kind, value in ordinary.items()]
+    )
 
 
 def _speed(device: DeviceFile, name: str) -> float:

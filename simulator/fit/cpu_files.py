@@ -22,7 +22,7 @@ def device_file(rates: OpRates, source: str, date: str, name: str = "cpu", speed
     values |= {f"{BYTE_COST}.{kind}": (value * bandwidth, "1") for kind, value in rates.byte_s.items()}
     values |= {f"{LAUNCH}.default": (rates.op_s, "s"), f"{LAUNCH}.free": (rates.free_op_s, "s")}
     values |= {f"{MEMORY_COST}.default": (0.0, "1"), NARROW: (rates.narrow, "channels")}
-    text = f"{source}: processor seconds of workers; error of families that were held back"
+    text = f"{source}: processor seconds of workers; median error on families that were held back"
     return _file(name, "A processor core", CPU, values, text, date, rates.points, rates.error_pct)
 
 
@@ -49,7 +49,9 @@ def host_file(host: HostModel, source: str, date: str, points: int, error_pct: f
         unit = "s/B" if per_byte else "B/s" if rate else units.get(one.name, "s")
         if value or one.default != 0.0:
             values[one.name] = (value, unit)
-    return _file(name, "TensorFlow's gRPC runtime on processors that tasks share", HOST, values, source, date, points, error_pct)
+    return _file(
+        name, "TensorFlow's gRPC runtime on processors that tasks share", HOST, values, source, date, points, error_pct
+    )
 
 
 def _fastest(seconds: dict[str, float]) -> float:

@@ -97,9 +97,10 @@ def jobs_of(rows: Iterable[Mapping[str, Any]], setting: Setting) -> list[Measure
 
 
 def _workload(row: Mapping[str, Any]) -> Workload:
-    whole = {name: None if row[name] is None else int(row[name]) for name in ("image_size", "sequence_length")}
-    plain = {name: row[name] for name in (*_WORKLOAD, *_WORKLOAD_TEXT) if name not in whole}
-    return Workload(**plain, **whole, code_sha256=row.get("code_sha256"))
+    values = {name: row[name] for name in (*_WORKLOAD, *_WORKLOAD_TEXT)}
+    for name in ("image_size", "sequence_length"):
+        values[name] = None if row[name] is None else int(row[name])
+    return Workload(**values, code_sha256=row.get("code_sha256"))
 
 
 def _job(workload: Workload, rows: list[Mapping[str, Any]], setting: Setting) -> MeasuredJob:

@@ -4,9 +4,9 @@
           + moved bytes * moved_s + tensors * tensor_s + session_s                                (the runtime)
 
 First all classes share one rate per FLOP and one per byte. Then every class has its own rate, with a penalty on its
-relative distance from the shared one: a class with few data keeps the shared rate. The penalty and the constant of narrow layers
-(narrow_layers.py) are chosen on families that are held back, because only these show what a rate is worth for a graph
-of another kind.
+relative distance from the shared one: a class with few data keeps the shared rate. The penalty and the constant of
+narrow layers (narrow_layers.py) are chosen on families that are held back, because only these show what a rate is worth
+for a graph of another kind.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from driple.pipeline.graph.public import CLASSES, COUNTED, TrainingStep
 from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_kinds import CLASS_OF_KIND, FREE, KINDS, kind_numbers
 
-FloatArray = NDArray[np.float64]
+FloatArray: TypeAlias = NDArray[np.float64]
 
 SIZED = tuple(name for name in CLASSES if name in CLASS_OF_KIND.values())
 """Classes whose ops take and give tensors."""
@@ -32,7 +33,7 @@ OWN = (*(f"flops {name}" for name in COUNTED), *(f"bytes {name}" for name in SIZ
 NARROW = (0.0, 2.0, 4.0, 8.0, 16.0)
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0)
 AS_GOOD = 1.05
-"""Of the penalties with at most this multiple of the least error, the greatest is chosen: rates nearer to the shared."""
+"""The greatest penalty with at most this multiple of the least error is chosen: rates are nearer to the shared ones."""
 SHRINKAGE = 0.01
 """Penalty of rates that have no shared rate beside them, as a share of what they explain."""
 LEAST_FLOP_S, LEAST_BYTE_S = 1e-13, 2e-11
@@ -67,11 +68,11 @@ class OpRates:
     narrow: float
     """Channels of narrow_layers.py."""
     error_pct: float
-    """Mean absolute relative error on families that were held back; of all rows if there are too few families."""
+    """Median absolute relative error on families that were held back; of all rows if there are too few families."""
     points: int
 
 
-Work = Mapping[float, FloatArray]
+Work: TypeAlias = Mapping[float, FloatArray]
 """By constant of narrow layers, [n, GENERAL and OWN]: the amounts of each row."""
 
 
@@ -111,11 +112,16 @@ def fit_rates(work: Work, cpu_s: FloatArray, families: Sequence[str]) -> OpRates
     good = [one for one, error in errors.items() if error <= AS_GOOD * min(errors.values())]
     narrow, penalty = min(good, key=lambda one: (-one[1], errors[one]))
     found = class_rates(work[narrow], cpu_s, penalty)
-    general, own = found[: len(GENERAL)], found[len(GENERAL) :].tolist()
+    op_s, free_op_s, moved_s, tensor_s, session_s = found[_SHARED : len(GENERAL)].tolist()
+    own = found[len(GENERAL) :].tolist()
     return OpRates(
-        dict(zip(COUNTED, own[: len(COUNTED)], strict=True)),
-        dict(zip(SIZED, own[len(COUNTED) :], strict=True)),
-        *general[_SHARED:].tolist(),
+        flop_s=dict(zip(COUNTED, own[: len(COUNTED)], strict=True)),
+        byte_s=dict(zip(SIZED, own[len(COUNTED) :], strict=True)),
+        op_s=op_s,
+        free_op_s=free_op_s,
+        moved_s=moved_s,
+        tensor_s=tensor_s,
+        session_s=session_s,
         narrow=narrow,
         error_pct=100 * errors[narrow, penalty],
         points=len(cpu_s),
@@ -163,12 +169,12 @@ def _robust(relative: FloatArray, strengths: FloatArray, wanted: FloatArray) -> 
 
 
 def _held_back(work: FloatArray, cpu_s: FloatArray, families: NDArray[np.str_], penalty: float) -> float:
-    """Mean absolute relative error on families that are held back in turn."""
+    """Median absolute relative error on families that are held back in turn: one strange family does not decide."""
     names = np.unique(families)
     if len(names) < FEWEST:
-        return float(np.abs(work @ class_rates(work, cpu_s, penalty) / cpu_s - 1).mean())
+        return float(np.median(np.abs(work @ class_rates(work, cpu_s, penalty) / cpu_s - 1)))
     errors = []
     for family in names:
         out = families == family
         errors += np.abs(work[out] @ class_rates(work[~out], cpu_s[~out], penalty) / cpu_s[out] - 1).tolist()
-    return float(np.mean(errors))
+    return float(np.median(errors))

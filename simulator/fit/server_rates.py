@@ -51,4 +51,5 @@ def fit_server_rates(work: Sequence[FloatArray], cpu_s: FloatArray) -> ServerRat
     table = np.array(work)
     rates = relative_nonnegative(table, cpu_s, np.full(table.shape[1], PENALTY))
     error = 100 * float(np.abs(table @ rates / cpu_s - 1).mean())
-    return ServerRates(*rates.tolist(), error_pct=error, points=len(cpu_s))
+    byte_s, tensor_s, apply_s, session_s = map(float, rates)
+    return ServerRates(byte_s, tensor_s, apply_s, session_s, error_pct=error, points=len(cpu_s))

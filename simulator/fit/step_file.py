@@ -116,7 +116,7 @@ def read_steps(path: Path) -> Iterator[tuple[Key, TrainingStep]]:
         raise BadInput(f"{path}: not a file of training steps; name another, or delete it to build it again") from None
     for row in rows:
         key = tuple(row[name] for name in _KEY)
-        yield key, _step(row)  # type: ignore[misc]
+        yield key, _step(row)
 
 
 def _lists(step: TrainingStep) -> dict[str, Any]:

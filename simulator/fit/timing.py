@@ -18,6 +18,8 @@ from driple.simulator.fit.replay import Replay, step_times
 from driple.simulator.host_model import HostModel
 
 TRIES = 80
+MOST_ROWS = 64
+"""Rows that are replayed in every try."""
 CHANGED = 2
 """Constants that change in a try."""
 WIDTH, SHRINK, GROW, LEAST_WIDTH = 0.5, 0.95, 1.3, 0.05
@@ -79,5 +81,6 @@ def search(
         width = max(width * (GROW if found < least else SHRINK), LEAST_WIDTH)
         if found < least:
             best, least = tried, found
-            say(f"try {number + 1} of {tries}: {100 * least:.2f} %, {', '.join(f'{k} {v:.3g}' for k, v in changes.items())}")
+            text = ", ".join(f"{name} {value:.3g}" for name, value in changes.items())
+            say(f"try {number + 1} of {tries}: {100 * least:.2f} %, {text}")
     return best, least

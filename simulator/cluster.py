@@ -39,9 +39,6 @@ class Cluster:
         used: dict[str, float] = {}
         if self.host.cores:
             for task, seconds in cpu_s.items():
-                name = self._cores(task)
+                name = f"cores {0 if self.one_processor else self.machine[task]}"
                 used[name] = used.get(name, 0.0) + seconds / self.host.cores
         return used
-
-    def _cores(self, task: str) -> str:
-        return f"cores {0 if self.one_processor else self.machine[task]}"

@@ -39,13 +39,12 @@ class HostModel:
     cpu_apply_s_per_byte: float = 0.0
     """Processor time of a server for a byte of a variable, per tensor that the update reads or writes."""
     cpu_worker_s_per_tensor: float = 0.0
+    """Processor time of a worker for the call that moves a tensor, in each direction; likewise of a server."""
     cpu_server_s_per_tensor: float = 0.0
     cpu_session_s: float = 0.0
     """Processor time of a worker per step outside its ops, before its first request."""
     cpu_server_session_s: float = 0.0
     """Processor time of a server per step of each worker, before it answers."""
-    cpu_kernel_s_per_byte: float = 0.0
-    """Processor time of the operating system for a byte between two tasks, which belongs to no task."""
     parallel: float = 1.0
     """Processors that the ops of a worker use at a time, if they are free."""
     pcie_bytes_per_s: float = 0.0

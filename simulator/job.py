@@ -99,12 +99,10 @@ class Job:
             cpu_s: processor seconds per byte of each task.
             limit_s: seconds that a byte takes at least.
         """
-        kernel = self.host.cpu_kernel_s_per_byte
-        processors = self.cluster.processors({task: seconds + kernel for task, seconds in cpu_s.items()})
-        used = {**own, **self.cluster.path(source, target), **processors}
+        used = {**own, **self.cluster.path(source, target), **self.cluster.processors(cpu_s)}
         meters = {meter(source, TX): 1.0, meter(target, RX): 1.0, pair_meter(source, target): 1.0}
         meters |= {meter(task, CPU): seconds for task, seconds in cpu_s.items()}
-        return self.fluid.flow(used, meters, limit_s)
+        return self.fluid.flow(used, meters, limit_s, max(cpu_s.values()) if self.host.cores else 0.0)
 
     def processor_flow(self, task: str, parallel: float = 1.0) -> Flow:
         """A flow of processor seconds of a task, on at most `parallel` processors at a time."""

@@ -83,7 +83,7 @@ def fit_rows(
     )
     device = device_file(rates, source, date, device_name)
     start = {name: one.start for name, one in CONSTANTS.items()} | host_values(rates, servers)
-    zeros = ("server_send_s_per_byte", "server_receive_s_per_byte", "apply_s_per_byte", "worker_s_per_byte")
+    zeros = ("rpc_s", "server_send_s_per_byte", "server_receive_s_per_byte", "apply_s_per_byte", "worker_s_per_byte")
     host = HostModel(**start, **dict.fromkeys(zeros, 0.0), noise=NOISE)
     host, _ = search(_some(replays, seed), device, host, tries=tries, seed=seed, say=say)
     error_pct = 100 * error(replays, device, host)

@@ -40,12 +40,10 @@ class Constant:
 
 CONSTANTS: dict[str, Constant] = {
     "cores": Constant(1.8, 0.25, 1e4, 0.1),
-    "parallel": Constant(1.2, 1.0, 8.0, 0.2),
-    "rpc_s": Constant(5e-5, 1e-6, 1e-2, 0.6),
+    "parallel": Constant(1.1, 1.0, 8.0, 0.2),
     "session_s": Constant(1e-3, 1e-5, 0.1, 0.6),
-    "barrier_s": Constant(1e-3, 1e-5, 0.1, 0.6),
+    "barrier_s": Constant(2e-3, 1e-5, 0.1, 0.6),
     "start_phase": Constant(0.5, 0.05, 1.0, 0.4),
-    "cpu_kernel_s_per_byte": Constant(2e-10, 1e-12, 1e-8, 0.6),
 }
 
 

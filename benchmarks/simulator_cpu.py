@@ -189,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=KEPT, help="figures by workload (%(default)s)")
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
     parser.add_argument("--setting", action="append", help="default: all")
-    parser.add_argument("--tries", type=int, default=25, help="sets of timing constants in every fit (%(default)s)")
+    parser.add_argument("--tries", type=int, default=15, help="sets of timing constants in every fit (%(default)s)")
     parser.add_argument("--tables", action="store_true", help="print the tables of what is there")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import HOST, DeviceFile
@@ -51,6 +51,11 @@ class HostModel:
     """Rate of a copy between host and GPU memory, in each direction, shared by the GPUs of a machine; 0: no limit."""
     latency_s: float = 0.0
     """Delay of a message of an all-reduce."""
+
+    def at_speed(self, speed: float) -> HostModel:
+        """The model of a machine whose processors are faster as a whole; waits and links are not."""
+        seconds = [one.name for one in fields(self) if one.name.startswith("cpu_")]
+        return replace(self, **{name: getattr(self, name) / speed for name in seconds}) if speed != 1.0 else self
 
 
 def host_model(file: DeviceFile) -> HostModel:

@@ -16,8 +16,9 @@ Device memory is accessed for
 
 A kind that the file lacks has the cost of its class, else that of `other`. A processor has the same formula; a file of
 the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op
-that only names or orders tensors, which otherwise takes none. Its `speed` divides all times: that of a like machine
-which is faster or slower as a whole. `narrow_channels` is the constant of narrow_layers.py.
+that only names or orders tensors, which otherwise takes none. Its `speed` divides all times, and the processor seconds
+of its host file: that of a like machine which is faster or slower as a whole. `narrow_channels` is the constant of
+narrow_layers.py.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     flops = tiled_flops(step, device.get(TILE_IN, 0.0), device.get(TILE_OUT, 0.0))
     flops = flops * narrow_factor(step, device.get(NARROW, 0.0))
     # Beside a GPU, the host's ops only pass through the framework's thread.
-    runs = step.executions * (step.on_device if device.kind == GPU else 1 / _speed_factor(device))
+    runs = step.executions * (step.on_device if device.kind == GPU else 1 / speed_factor(device))
     busy = runs * (launch[kinds] + flops * flop_cost[kinds] / peak + moved * byte_cost[kinds] / bandwidth)
     memory = np.minimum(busy, runs * moved * memory_cost[kinds] / bandwidth)
     usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
@@ -133,7 +134,8 @@ def _speed(device: DeviceFile, name: str) -> float:
     return found
 
 
-def _speed_factor(device: DeviceFile) -> float:
+def speed_factor(device: DeviceFile) -> float:
+    """How much faster a processor is than the one that its other parameters were fitted to."""
     found = device.get(SPEED, 1.0)
     if not 0.001 <= found <= 1000:
         raise BadInput(f"parameters.{SPEED}.value: expected 0.001 to 1000, got {found:g}; {_REMEDY}")

@@ -36,6 +36,9 @@ AS_GOOD = 1.05
 """The greatest penalty with at most this multiple of the least error is chosen: rates are nearer to the shared ones."""
 SHRINKAGE = 0.01
 """Penalty of rates that have no shared rate beside them, as a share of what they explain."""
+OF_SESSION = 0.6
+"""The same of the constant of a step. It explains little of a long step, and without short ones among the rows, errors
+of the other rates would become a constant that is many times too large for a short step."""
 LEAST_FLOP_S, LEAST_BYTE_S = 1e-13, 2e-11
 """Shared rates of a fast core, where the first fit gives everything to the other amount: 10 TFLOP/s and 50 GB/s."""
 TURNS = 5
@@ -131,12 +134,14 @@ def fit_rates(work: Work, cpu_s: FloatArray, families: Sequence[str]) -> OpRates
 def class_rates(work: FloatArray, cpu_s: FloatArray, penalty: float) -> FloatArray:
     """Rates [GENERAL and OWN]; the shared ones are 0, because every class has its own."""
     count = len(GENERAL)
-    flop_s, byte_s, *_ = relative_nonnegative(work[:, :count], cpu_s, np.full(count, SHRINKAGE))
+    shares = np.where(np.arange(count) == count - 1, OF_SESSION, SHRINKAGE)
+    flop_s, byte_s, *_ = relative_nonnegative(work[:, :count], cpu_s, shares)
     units = np.where(np.arange(len(OWN)) < len(COUNTED), max(flop_s, LEAST_FLOP_S), max(byte_s, LEAST_BYTE_S))
     table = np.concatenate([work[:, _SHARED:count], work[:, count:] * units], axis=1)
     wanted = np.concatenate([np.zeros(count - _SHARED), np.ones(len(OWN))])
     relative = table / cpu_s[:, None]
-    strengths = np.concatenate([_strengths(relative[:, : count - _SHARED]), np.full(len(OWN), penalty)])
+    general = _strengths(relative[:, : count - _SHARED], shares[_SHARED:])
+    strengths = np.concatenate([general, np.full(len(OWN), penalty)])
     found = _robust(relative, strengths, wanted)
     return np.concatenate([np.zeros(_SHARED), found[: count - _SHARED], found[count - _SHARED :] * units])
 
@@ -144,11 +149,11 @@ def class_rates(work: FloatArray, cpu_s: FloatArray, penalty: float) -> FloatArr
 def relative_nonnegative(table: FloatArray, seconds: FloatArray, shares: FloatArray) -> FloatArray:
     """Non-negative rates of small |table @ rates / seconds - 1|, drawn to 0 by a share of what each explains."""
     relative = table / seconds[:, None]
-    return _robust(relative, _strengths(relative) * shares / SHRINKAGE, np.zeros(table.shape[1]))
+    return _robust(relative, _strengths(relative, shares), np.zeros(table.shape[1]))
 
 
-def _strengths(relative: FloatArray) -> FloatArray:
-    return SHRINKAGE * np.sqrt(len(relative)) * relative.mean(axis=0)
+def _strengths(relative: FloatArray, shares: FloatArray) -> FloatArray:
+    return np.asarray(shares * np.sqrt(len(relative)) * relative.mean(axis=0))
 
 
 def _robust(relative: FloatArray, strengths: FloatArray, wanted: FloatArray) -> FloatArray:

@@ -17,10 +17,11 @@ from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.pipeline.graph.public import TrainingStep
-from driple.simulator.fit.op_rates import FloatArray, relative_nonnegative
+from driple.simulator.fit.op_rates import OF_SESSION, FloatArray, relative_nonnegative
 from driple.simulator.host_model import UPDATE_TENSORS
 
 PENALTY = 0.02
+"""Of rates, as a share of what they explain; of a session see OF_SESSION."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def fit_server_rates(work: Sequence[FloatArray], cpu_s: FloatArray) -> ServerRat
     if not len(cpu_s) or not (cpu_s > 0).all():
         raise BadInput("no processor seconds of servers to fit rates to: CPU metrics are missing")
     table = np.array(work)
-    rates = relative_nonnegative(table, cpu_s, np.full(table.shape[1], PENALTY))
+    rates = relative_nonnegative(table, cpu_s, np.array([PENALTY, PENALTY, PENALTY, OF_SESSION]))
     error = 100 * float(np.abs(table @ rates / cpu_s - 1).mean())
     byte_s, tensor_s, apply_s, session_s = map(float, rates)
     return ServerRates(byte_s, tensor_s, apply_s, session_s, error_pct=error, points=len(cpu_s))

@@ -1,8 +1,8 @@
 """Fits the timing constants of a host: what makes simulated step times equal to measured ones.
 
-Random search on a logarithmic scale around the best constants so far: every try changes a few of them, and the width
-of a change shrinks when tries fail. The error is the mean of |log(simulated / measured)|, each at most 1. The same
-seeds of the simulated noise in every try make tries comparable.
+Search on a logarithmic scale around the best constants so far. The first tries move one constant after the other by its
+width, up and down; then every try changes two at random, and the width of a change shrinks when tries fail. The error
+is the mean of |log(simulated / measured)|, each at most 1. The seed of the simulated noise is the same in every try.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from driple.simulator.fit.replay import Replay, step_times
 from driple.simulator.host_model import HostModel
 
 TRIES = 80
-MOST_ROWS = 64
+MOST_ROWS = 48
 """Rows that are replayed in every try."""
 CHANGED = 2
 """Constants that change in a try."""
 WIDTH, SHRINK, GROW, LEAST_WIDTH = 0.5, 0.95, 1.3, 0.05
 """Standard deviation of a change of the logarithm, as a share of the constant's own, and how it changes."""
 WORST = 1.0
+_BOTH_WAYS = (1.0, -1.0)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Constant:
     low: float
     high: float
     width: float
-    """Standard deviation of the first changes of its logarithm."""
+    """First changes of its logarithm, later their standard deviation."""
 
 
 CONSTANTS: dict[str, Constant] = {
@@ -68,12 +69,16 @@ def search(
     random = np.random.default_rng(seed)
     best, least, width = host, error(replays, device, host), WIDTH
     for number in range(tries):
-        chosen = random.choice(list(constants), min(CHANGED, len(constants)), replace=False)
+        if number < len(constants) * len(_BOTH_WAYS):
+            place, way = divmod(number, len(_BOTH_WAYS))
+            moves = {list(constants)[place]: _BOTH_WAYS[way]}
+        else:
+            chosen = random.choice(list(constants), min(CHANGED, len(constants)), replace=False)
+            moves = {str(name): float(random.normal(0.0, width / WIDTH)) for name in chosen}
         changes = {}
-        for name in map(str, chosen):
+        for name, move in moves.items():
             one = constants[name]
-            factor = float(np.exp(random.normal(0.0, one.width * width / WIDTH)))
-            changes[name] = min(max(getattr(best, name) * factor, one.low), one.high)
+            changes[name] = min(max(getattr(best, name) * float(np.exp(move * one.width)), one.low), one.high)
         tried = replace(best, **changes)
         found = error(replays, device, tried)
         width = max(width * (GROW if found < least else SHRINK), LEAST_WIDTH)

@@ -21,29 +21,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.formats.training_steps import KEY_COLUMNS, LIST_COLUMNS, METADATA
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import JobSpec, Measurement, RunSpec, TaskSpec, Workload
 from driple.contracts.setting import Setting
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer, read_step, stored_step
 
-METADATA = {"driple.schema": "training_steps", "driple.schema_version": "1"}
 BUILD_S = 600.0
 """Longest time to build the graph of one workload."""
 
 Key = tuple[str, str, int, float, int, int, str, int]
-_KEY = ("model", "dataset", "batch_size", "width", "image_size", "sequence_length", "sharding", "servers")
-_KEY_TYPES = ("string", "string", "int32", "float64", "int32", "int32", "string", "int32")
 _NUMBERS = ("flops", "read_bytes", "written_bytes", "executions")
-_LISTS = {
-    "ops": "string",
-    **dict.fromkeys(_NUMBERS, "int64"),
-    "windows": "int32",
-    **{f"{side}_{part}": "int64" for side in ("pulls", "pushes") for part in Transfer._fields},
-}
 
 
 def key_of(workload: Workload, servers: int) -> Key:
-    """What a step depends on: the names of _KEY. An unknown size is 0; with one server there is one sharding."""
+    """What a step depends on: the names of KEY_COLUMNS. An unknown size is 0; with one server there is one sharding."""
     sizes = (workload.image_size or 0, workload.sequence_length or 0)
     sharding = workload.sharding if servers > 1 else ""
     return (workload.model, workload.dataset, workload.batch_size, workload.width, *sizes, sharding, servers)
@@ -95,10 +87,10 @@ def built_step(workload: Workload, setting: Setting) -> TrainingStep:
 def write_steps(steps: Mapping[Key, TrainingStep], path: Path) -> None:
     """Writes a file; equal steps give equal bytes."""
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    columns = [(name, getattr(arrow, kind)()) for name, kind in zip(_KEY, _KEY_TYPES, strict=True)]
-    columns += [(name, arrow.list_(getattr(arrow, kind)())) for name, kind in _LISTS.items()]
+    columns = [(name, getattr(arrow, kind)()) for name, kind in KEY_COLUMNS.items()]
+    columns += [(name, arrow.list_(getattr(arrow, kind)())) for name, kind in LIST_COLUMNS.items()]
     schema = arrow.schema(columns, metadata=METADATA)
-    rows = [{**dict(zip(_KEY, key, strict=True)), **_lists(steps[key])} for key in sorted(steps)]
+    rows = [{**dict(zip(KEY_COLUMNS, key, strict=True)), **_lists(steps[key])} for key in sorted(steps)]
     with replacing(path, "wb") as stream:
         table = arrow.Table.from_pylist(rows, schema=schema)
         parquet.write_table(table, stream, compression="zstd", compression_level=19, write_statistics=False)
@@ -115,7 +107,7 @@ def read_steps(path: Path) -> Iterator[tuple[Key, TrainingStep]]:
     except (arrow.ArrowException, OSError, ValueError):
         raise BadInput(f"{path}: not a file of training steps; name another, or delete it to build it again") from None
     for row in rows:
-        key = tuple(row[name] for name in _KEY)
+        key = tuple(row[name] for name in KEY_COLUMNS)
         yield key, _step(row)
 
 

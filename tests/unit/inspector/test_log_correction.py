@@ -7,6 +7,7 @@ import pytest
 
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.base_model.log_correction import MOST, Simulated, fit_correction
+from driple.inspector.data.array_types import FloatArray
 
 BURST, LEVEL, MEMORY = (COLUMNS.index(name) for name in ("net_rx_burst_s", "gpu_burst_pct", "gpu_mem_burst_s"))
 
@@ -17,7 +18,7 @@ def simulated(rows: int = 60, seed: int = 0) -> Simulated:
     values = step_s[:, None] * random.uniform(0.1, 0.9, (rows, len(COLUMNS)))
     values[:, LEVEL] = random.uniform(20, 100, rows)
     values[:, MEMORY] = np.nan
-    is_async = (np.arange(rows) % 2).astype(float)
+    is_async: FloatArray = (np.arange(rows) % 2).astype(np.float64)
     return Simulated(values, step_s, random.uniform(1e6, 1e8, rows), random.uniform(100, 5000, rows), is_async)
 
 

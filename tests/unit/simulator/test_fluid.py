@@ -94,7 +94,7 @@ def test_threads_share_a_processor_equally_and_not_flows() -> None:
     ends: dict[str, float] = {}
 
     def start(name: str, flow: Flow, units: float) -> None:
-        fluid.put(flow, units, lambda: ends.setdefault(name, fluid.now))
+        fluid.put(flow, units, lambda: ends.update({name: fluid.now}))
 
     start("transfer", fluid.flow({"link": 1.0, "cores": 0.2}, {}, thread_s=0.2), 1.0)
     for name in ("one", "other"):

@@ -74,7 +74,7 @@ def built_step(workload: Workload, setting: Setting) -> TrainingStep:
     tasks = tuple(TaskSpec(task, "nowhere", f"127.0.0.1:{port}") for port, task in enumerate(setting.tasks, start=1))
     spec = RunSpec(setting, replace(workload, update="sync"), Measurement(steps=1), together=(setting.tasks,))
     with tempfile.TemporaryDirectory() as folder:
-        job, graph = Path(folder, "job.json"), Path(folder, "graph.parquet")
+        job, graph = Path(folder, "job.json"), Path(folder, "worker.parquet")
         job.write_text(json.dumps(JobSpec(spec, tasks).to_json()))
         command = [sys.executable, "-m", "driple.workloads.cli", "graph", "--job", str(job), "--out", str(graph)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_S)

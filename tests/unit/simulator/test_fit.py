@@ -27,6 +27,7 @@ from driple.simulator.fit.timing import CONSTANTS, search
 from driple.simulator.host_model import HostModel, host_model
 from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_costs import SPEED, op_costs
+from driple.simulator.simulation import simulate_workload
 
 ROOT = Path(__file__).parents[3]
 SETTING = Setting.parse("cpu-p1w2-1g")
@@ -280,3 +281,11 @@ def test_every_measured_workload_has_a_stored_step() -> None:
         found = [steps.step(job.workload, setting) for job in jobs]
         assert {one.server for each in found for one in each.pulls} == set(range(setting.servers))
     assert set(work_of([step()])) >= {0.0, 8.0}
+
+
+def test_the_shipped_files_simulate_a_measured_workload() -> None:
+    jobs = {one.workload: one for one in read_jobs(ROOT / "datasets", SETTING)}
+    workload = Workload("resnet20", "cifar10", 32, image_size=32)
+    found = simulate_workload(workload, SETTING).metrics("worker:0", hz=200.0)
+    assert found["step_s"] == pytest.approx(jobs[workload].targets["step_s"], rel=0.3)
+    assert found["net_rx_burst_s"] is not None and found["gpu_mem_burst_s"] is None

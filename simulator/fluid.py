@@ -2,8 +2,10 @@
 
 A flow moves *units* (bytes, or seconds of computing). Alone it needs `solo_s` seconds per unit. While it progresses
 at the fraction `rate` of that speed, it uses `rate * demand` of each of its resources; every resource has capacity 1.
-Rates follow from progressive filling: the rates of all flows grow together until a resource is full. Its flows keep
-that rate, and the others grow on, at most to 1.
+Rates follow from progressive filling: the rates of all flows grow, each by its weight, until a resource is full. Its
+flows keep that rate, and the others grow on, at most to 1. Weights are 1, but for flows that need little of a
+processor: an operating system gives threads equal time, so a transfer whose busiest thread needs a tenth of a processor
+has the weight 10 beside a thread that computes.
 
     solo_s = max over the resources of the seconds per unit, at least the flow's own limit
     demand = seconds of the resource per unit / solo_s
@@ -15,6 +17,7 @@ can matter: a flow that starts or ends on resources that are not full changes no
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -27,13 +30,20 @@ _FULL = 1e-9
 """A resource with less free capacity than this is full."""
 
 
+def _weight(flow: Flow) -> float:
+    return flow.weight
+
+
 class Flow:
     """Units that pass through resources, one item after the other."""
 
-    __slots__ = ("_due", "_items", "demand", "meters", "moved", "rate", "since", "solo_s")
+    __slots__ = ("_due", "_items", "demand", "meters", "moved", "rate", "since", "solo_s", "weight")
 
-    def __init__(self, demand: Sequence[tuple[int, float]], solo_s: float, meters: Sequence[tuple[str, float]]) -> None:
+    def __init__(
+        self, demand: Sequence[tuple[int, float]], solo_s: float, meters: Sequence[tuple[str, float]], weight: float
+    ) -> None:
         self.demand = demand
+        self.weight = weight
         self.solo_s = solo_s
         self.meters = meters
         self.rate = 0.0
@@ -58,17 +68,25 @@ class Fluid:
         self._ticket = count()
         self._dirty = False
 
-    def flow(self, seconds_per_unit: Mapping[str, float], meters: Mapping[str, float], limit_s: float = 0.0) -> Flow:
+    def flow(
+        self,
+        seconds_per_unit: Mapping[str, float],
+        meters: Mapping[str, float],
+        limit_s: float = 0.0,
+        thread_s: float = 0.0,
+    ) -> Flow:
         """A flow without items.
 
         Args:
             seconds_per_unit: seconds of each resource that one unit takes.
             meters: amount that one unit adds to each meter.
             limit_s: seconds per unit that it needs at least, whatever the resources.
+            thread_s: processor seconds per unit of its busiest thread, if threads share processors; also a limit.
         """
-        solo = max([limit_s, *seconds_per_unit.values()])
+        solo = max([limit_s, thread_s, *seconds_per_unit.values()])
         demand = [(self._number(name), s / solo) for name, s in seconds_per_unit.items() if s > 0]
-        return Flow(demand, solo, [(name, amount) for name, amount in meters.items() if amount])
+        weight = solo / thread_s if thread_s > 0 else 1.0
+        return Flow(demand, solo, [(name, amount) for name, amount in meters.items() if amount], weight)
 
     def put(self, flow: Flow, units: float, done: Action | None = None) -> None:
         """Appends an item to a flow; `done` is called when it has passed."""
@@ -162,25 +180,30 @@ class Fluid:
         members: dict[int, list[Flow]] = {}
         for flow in self._running:
             for resource, demand in flow.demand:
-                load[resource] += demand
+                load[resource] += flow.weight * demand
                 members.setdefault(resource, []).append(flow)
         free = dict.fromkeys(members, 1.0)
         rates: dict[Flow, float] = {}
-        while True:
-            level, tight = 1.0, -1
+        growing = sorted(self._running, key=_weight)
+        while free:
+            while growing and growing[-1] in rates:
+                growing.pop()
+            level, tight = 1 / growing[-1].weight if growing else math.inf, -1
             for resource, capacity in free.items():
                 if load[resource] > _FULL and capacity < level * load[resource]:
                     level, tight = max(capacity, 0.0) / load[resource], resource
-            if tight < 0:
-                break
-            for flow in members[tight]:
+            if tight < 0 and (not growing or growing[0].weight == growing[-1].weight):
+                break  # the others have the rate 1
+            for flow in members[tight] if tight >= 0 else growing[-1:]:
                 if flow in rates:
                     continue
-                rates[flow] = level
+                rates[flow] = rate = min(level * flow.weight, 1.0)
                 for resource, demand in flow.demand:
-                    load[resource] -= demand
-                    free[resource] -= level * demand
-            del free[tight]
+                    load[resource] -= flow.weight * demand
+                    if resource in free:
+                        free[resource] -= rate * demand
+            if tight >= 0:
+                del free[tight]
         used = [0.0] * len(self._used)
         for flow in self._running:
             rate = rates.get(flow, 1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import HOST, DeviceFile
@@ -39,15 +39,25 @@ class HostModel:
     cpu_apply_s_per_byte: float = 0.0
     """Processor time of a server for a byte of a variable, per tensor that the update reads or writes."""
     cpu_worker_s_per_tensor: float = 0.0
+    """Processor time of a worker for the call that moves a tensor, in each direction; likewise of a server."""
     cpu_server_s_per_tensor: float = 0.0
     cpu_session_s: float = 0.0
-    """Processor time of a worker per step outside its ops."""
+    """Processor time of a worker per step outside its ops, before its first request."""
+    cpu_server_session_s: float = 0.0
+    """Processor time of a server per step of each worker, before it answers."""
+    parallel: float = 1.0
+    """Processors that the ops of a worker use at a time, if they are free."""
     pcie_bytes_per_s: float = 0.0
     """Rate of a copy between host and GPU memory, in each direction, shared by the GPUs of a machine; 0: no limit."""
     latency_s: float = 0.0
     """Delay of a message of an all-reduce."""
     collective_s: float = 0.0
     """From one all-reduce of a tensor to the next: starting it on all workers."""
+
+    def at_speed(self, speed: float) -> HostModel:
+        """The model of a machine whose processors are faster as a whole; waits and links are not."""
+        seconds = [one.name for one in fields(self) if one.name.startswith("cpu_")]
+        return replace(self, **{name: getattr(self, name) / speed for name in seconds}) if speed != 1.0 else self
 
 
 def host_model(file: DeviceFile) -> HostModel:
@@ -58,9 +68,8 @@ def host_model(file: DeviceFile) -> HostModel:
     unknown = sorted(set(file.parameters) - set(names))
     if unknown:
         raise BadInput(f"parameters.{unknown[0]}: unknown; a host file has {', '.join(names)}")
-    needed = [one.name for one in fields(HostModel) if one.default is MISSING]
-    found = {name: file.value(name) if name in needed else file.get(name, 0.0) for name in names}
-    return HostModel(**found)
+    needed = {one.name for one in fields(HostModel) if one.default is MISSING}
+    return HostModel(**{name: file.value(name) for name in names if name in needed or name in file.parameters})
 
 
 UPDATE_TENSORS = {"sgd": 1, "momentum": 2, "rmsprop": 3, "adam": 4}

@@ -15,7 +15,10 @@ Device memory is accessed for
     memory = min(busy, executions * bytes * memory_cost[k] / B)
 
 A kind that the file lacks has the cost of its class, else that of `other`. A processor has the same formula; a file of
-the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch.
+the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op
+that only names or orders tensors, which otherwise takes none. Its `speed` divides all times, and the processor seconds
+of its host file: that of a like machine which is faster or slower as a whole. `narrow_channels` is the constant of
+narrow_layers.py.
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import CPU, GPU, DeviceFile
 from driple.pipeline.graph.public import TrainingStep
+from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_kinds import CLASS_OF_KIND, FREE, KINDS, kind_numbers, tiled_flops
 
 PEAK = "peak_flops_per_s"
 BANDWIDTH = "memory_bytes_per_s"
 DISPATCH = "dispatch_s"
 FREE_DISPATCH = "dispatch_s.free"
+SPEED = "speed"
+NARROW = "narrow_channels"
 TILE_IN = "tile_channels.inputs"
 TILE_OUT = "tile_channels.outputs"
 FLOP_COST = "flop_cost"
@@ -76,8 +82,9 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     if len(kinds) and not (step.flops.any() and moved.any()):
         raise BadInput("the graph has no FLOPs or no shapes, so ops have no times; build it again with TensorFlow")
     flops = tiled_flops(step, device.get(TILE_IN, 0.0), device.get(TILE_OUT, 0.0))
+    flops = flops * narrow_factor(step, device.get(NARROW, 0.0))
     # Beside a GPU, the host's ops only pass through the framework's thread.
-    runs = step.executions * (step.on_device if device.kind == GPU else True)
+    runs = step.executions * (step.on_device if device.kind == GPU else 1 / speed_factor(device))
     busy = runs * (launch[kinds] + flops * flop_cost[kinds] / peak + moved * byte_cost[kinds] / bandwidth)
     memory = np.minimum(busy, runs * moved * memory_cost[kinds] / bandwidth)
     return OpCosts(_wall(busy, step.executions * np.where(kinds == _FREE, free, usual)), busy, memory)
@@ -113,7 +120,9 @@ def _table(group: str, known: dict[str, float]) -> NDArray[np.float64]:
     if group == LAUNCH and max(known.values()) > _LONGEST_S:
         raise BadInput(f"parameters.{group}: expected at most {_LONGEST_S:g} s; correct it, or {_REMEDY}")
     ordinary = {kind: known.get(kind, known.get(of_class, known[last])) for kind, of_class in CLASS_OF_KIND.items()}
-    return np.array([0.0 if CLASS_OF_KIND[kind] == FREE else value for kind, value in ordinary.items()])
+    return np.array(
+        [known.get(kind, 0.0) if CLASS_OF_KIND[kind] == FREE else value for kind, value in ordinary.items()]
+    )
 
 
 def _speed(device: DeviceFile, name: str) -> float:
@@ -122,6 +131,14 @@ def _speed(device: DeviceFile, name: str) -> float:
     found = device.value(name)
     if not (math.isfinite(found) and found >= _LEAST_SPEED):
         raise BadInput(f"parameters.{name}.value: expected at least {_LEAST_SPEED:g}, got {found:g}; {_REMEDY}")
+    return found
+
+
+def speed_factor(device: DeviceFile) -> float:
+    """How much faster a processor is than the one that its other parameters were fitted to."""
+    found = device.get(SPEED, 1.0)
+    if not 0.001 <= found <= 1000:
+        raise BadInput(f"parameters.{SPEED}.value: expected 0.001 to 1000, got {found:g}; {_REMEDY}")
     return found
 
 

@@ -18,7 +18,7 @@ from driple.pipeline.graph.public import TrainingStep
 from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
-from driple.simulator.op_costs import op_costs
+from driple.simulator.op_costs import op_costs, speed_factor
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline
@@ -93,6 +93,7 @@ def simulate(
     pieces = max(4, PIECES * MOST_LANES // max(MOST_LANES, setting.servers * setting.workers))
     segments = cut(step, op_costs(step, device), pieces)
     machine = {task: number for number, group in enumerate(together) for task in group}
+    host = host.at_speed(speed_factor(device))
     cluster = Cluster(machine, host, link_bytes_per_s, one_processor, gpu=device.kind != CPU_KIND)
     job: Job
     if STRATEGIES[workload.strategy].has_servers:

@@ -104,12 +104,16 @@ class Job:
         used = {**own, **self.cluster.path(source, target), **self.cluster.processors(cpu_s)}
         meters = {meter(source, TX): 1.0, meter(target, RX): 1.0, pair_meter(source, target): 1.0}
         meters |= {meter(task, CPU): seconds for task, seconds in cpu_s.items()}
-        return self.fluid.flow(used, meters, limit_s)
+        return self.fluid.flow(used, meters, limit_s, max(cpu_s.values()) if self.host.cores else 0.0)
+
+    def processor_flow(self, task: str, parallel: float = 1.0) -> Flow:
+        """A flow of processor seconds of a task, on at most `parallel` processors at a time."""
+        return self.fluid.flow(self.cluster.processors({task: 1.0}), {meter(task, CPU): 1.0}, limit_s=1 / parallel)
 
     def _compute_flow(self, worker: int, segment: Segment) -> Flow:
         task = f"worker:{worker}"
         if not self.cluster.gpu:
-            return self.fluid.flow(self.cluster.processors({task: 1.0}), {meter(task, CPU): 1.0}, limit_s=1.0)
+            return self.processor_flow(task, self.host.parallel)
         wall = max(segment.wall_s, 1e-12)
         shares = {meter(task, BUSY): segment.busy_s / wall, meter(task, MEMORY): segment.memory_s / wall}
         return self.fluid.flow({}, shares, limit_s=1.0)

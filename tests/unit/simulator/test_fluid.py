@@ -86,3 +86,27 @@ def test_no_resource_is_used_beyond_its_capacity_and_nothing_is_lost(flows: list
         assert timeline(fluid.pieces[str(number)]).until(np.array([last]))[0] == pytest.approx(units)
     # Work conservation: the job is not longer than the busiest resource alone, plus waiting for others.
     assert last <= sum(units for _, _, units in flows) * (1 + 1e-6)
+
+
+def test_threads_share_a_processor_equally_and_not_flows() -> None:
+    # Two threads compute on one processor. A transfer whose thread needs a fifth of it keeps its rate.
+    fluid = Fluid()
+    ends: dict[str, float] = {}
+
+    def start(name: str, flow: Flow, units: float) -> None:
+        fluid.put(flow, units, lambda: ends.update({name: fluid.now}))
+
+    start("transfer", fluid.flow({"link": 1.0, "cores": 0.2}, {}, thread_s=0.2), 1.0)
+    for name in ("one", "other"):
+        start(name, fluid.flow({"cores": 1.0}, {}, 1.0, thread_s=1.0), 1.0)
+    fluid.run(lambda: len(ends) == 3)
+    # The transfer ends after 1 s. Until then the others have 0.4 of the processor each, later 0.5.
+    assert ends == {"transfer": pytest.approx(1.0), "one": pytest.approx(2.2), "other": pytest.approx(2.2)}
+
+
+def test_a_thread_is_no_faster_than_a_processor() -> None:
+    fluid = Fluid()
+    ends: list[float] = []
+    fluid.put(fluid.flow({"cores": 0.25}, {}, thread_s=0.5), 2.0, lambda: ends.append(fluid.now))
+    fluid.run(lambda: bool(ends))
+    assert ends == [pytest.approx(1.0)]

@@ -162,3 +162,37 @@ def test_a_worker_beside_its_server_does_more_asynchronous_steps_and_the_job_wai
     near, far = steps(job)
     assert far[:3] == pytest.approx([20.1] * 3)
     assert len(near) > 500 and near == pytest.approx([0.1] * len(near))
+
+
+def test_sessions_and_calls_take_processors() -> None:
+    # A worker's session 0.5 s, the server's answer 0.25 s, then a call of the server (0.1 s), 1 s on the link, a call
+    # of the worker (0.2 s), 1 s computing; back a call of the worker, 1 s on the link, a call of the server.
+    costs = {"cpu_session_s": 0.5, "cpu_server_session_s": 0.25}
+    calls = {"cpu_server_s_per_tensor": 0.1, "cpu_worker_s_per_tensor": 0.2}
+    host = replace(NOTHING, cores=2.0, **costs, **calls)
+    job = ParameterServerJob(
+        Cluster(APART, host, 100 * MB, one_processor=True, gpu=False),
+        segments(),
+        1,
+        1,
+        sync=False,
+        optimiser="sgd",
+        steps=2,
+        seed=1,
+    )
+    job.run()
+    assert steps(job) == [pytest.approx([0.5 + 0.25 + 0.3 + 1.0 + 1.0 + 0.3 + 1.0] * 2)]
+    assert total(job, "worker:0", CPU) == pytest.approx(2 * (0.5 + 0.2 + 1.0 + 0.2))
+    assert total(job, "ps:0", CPU) == pytest.approx(2 * (0.25 + 0.1 + 0.1))
+
+
+def test_ops_of_a_worker_use_free_processors() -> None:
+    host = replace(NOTHING, cores=2.0, parallel=2.0)
+    cluster = Cluster(APART, host, 100 * MB, one_processor=True, gpu=False)
+    times = {}
+    for workers in (1, 2):
+        job = ParameterServerJob(cluster, segments(), 1, workers, sync=True, optimiser="sgd", steps=2, seed=1)
+        job.run()
+        times[workers] = steps(job)[0][0]
+    assert times[1] == pytest.approx(1.0 + 0.5 + 1.0)
+    assert times[2] == pytest.approx(2.0 + 1.0 + 2.0)  # the server's link and the processors are shared

@@ -1,8 +1,8 @@
 """Builds the one file that is brought to hosts and needs only python3 >= 3.8: `python -m driple.agents.bundle FILE`.
 
 A zip archive that Python executes: the packages agents and contracts, and the bindings of GPU vendors. It runs the
-sampler, or the agent daemon or the packet capture if the first argument is `daemon` or `capture`. The same sources give the same bytes, so the controller
-can compare checksums to see whether a host already has it.
+sampler, or the agent daemon or the packet capture if the first argument is `daemon` or `capture`. The same sources give
+the same bytes, so the controller can compare checksums to see whether a host already has it.
 
 It also contains the modules compiled by the Python that builds it, because Python does not cache what it compiles from
 an archive. Another version of Python ignores these and compiles the sources.

@@ -18,7 +18,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = CommandParser(
         prog=PROG,
         description="Record the headers of all packets of an interface until stdin closes. Needs CAP_NET_RAW.",
-        example=f"python3 agent.pyz capture --nic eth0 --out /tmp/packets.parquet",
+        example="python3 agent.pyz capture --nic eth0 --out /tmp/packets.parquet",
     )
     parser.add_argument("--nic", required=True, metavar="NAME", help="network interface")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the packet file; FILE.samples is written")

@@ -46,8 +46,10 @@ class Layout(NamedTuple):
     words: Sequence[Tuple[str, int]]
 
 
-_FRAME = (("seconds", 4), ("nanoseconds", 5), ("status", 0), ("length", 1), ("ethertype", 8), ("kind", 10))
-_FRAME += (("segment_size", _NET - 5),)
+_FRAME = (
+    *(("seconds", 4), ("nanoseconds", 5), ("status", 0), ("length", 1), ("ethertype", 8), ("kind", 10)),
+    ("segment_size", _NET - 5),
+)
 _TRANSPORT = ("ports", "seq", "ack", "flags")
 
 OTHERS = Layout(
@@ -56,7 +58,7 @@ OTHERS = Layout(
     slots=1 << 16,
     words=(
         *_FRAME,
-        *(("ip", _NET), ("fragment", _NET + 1), ("protocol", _NET + 2), ("source", _NET + 3), ("destination", _NET + 4)),
+        *((name, _NET + i) for i, name in enumerate(("ip", "fragment", "protocol", "source", "destination"))),
         *((name, _NET + 5 + i) for i, name in enumerate(_TRANSPORT)),
     ),
 )

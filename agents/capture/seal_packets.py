@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import socket
 import struct
 from array import array
@@ -11,13 +10,21 @@ from bisect import bisect_right
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from driple.agents.capture.packet_ring import IPV6, LAYOUTS, Layout
 from driple.agents.sampler.parquet_writer import Field, ParquetWriter
 from driple.agents.sampler.samples_file import SamplesFile
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.packets import GROUP_ROWS, PACKET_COLUMNS, SCHEMA_VERSION, TCP, UDP, PacketFacts, PacketFlow
+from driple.contracts.formats.packets import (
+    GROUP_ROWS,
+    PACKET_COLUMNS,
+    SCHEMA_VERSION,
+    TCP,
+    UDP,
+    PacketFacts,
+    PacketFlow,
+)
 from driple.contracts.formats.trace import METADATA_KEY
 from driple.contracts.protocol.message import encode
 from driple.contracts.protocol.requests import PacketsAnswer
@@ -77,16 +84,17 @@ class _Clock:
     """From the wall clock to the monotonic one, by the pairs that the capture wrote."""
 
     def __init__(self, source: SamplesFile) -> None:
-        pairs = [pair for mono, real in source.blocks(len(LAYOUTS)) for pair in zip(mono, real)]
+        blocks: Any = source.blocks(len(LAYOUTS))
+        pairs: List[Tuple[int, int]] = [pair for mono, real in blocks for pair in zip(mono, real)]
         if not pairs:
             raise BadInput(f"{source.path}: no time can be read from it")
         self.first_ns, self.last_ns = pairs[0][0], pairs[-1][0]
         self._real = [real for _, real in pairs]
-        self._offset = [real - mono for mono, real in pairs]  # type: ignore[operator]
+        self._offset = [real - mono for mono, real in pairs]
 
     def offset_ns(self, real_ns: int) -> int:
         """What to subtract from times around `real_ns`."""
-        return self._offset[max(0, bisect_right(self._real, real_ns) - 1)]  # type: ignore[type-var]
+        return self._offset[max(0, bisect_right(self._real, real_ns) - 1)]
 
 
 class _Flows:
@@ -179,14 +187,13 @@ def _flow(key: PacketKey, ipv6: bool) -> PacketFlow:
     sent, protocol, ports, *words = key
     half = len(words) // 2
     is_ip = protocol < 0x100
-    address: Callable[..., str] = lambda *part: socket.inet_ntop(
-        socket.AF_INET6 if ipv6 else socket.AF_INET, struct.pack(f">{half}I", *part)
-    )
+    family = socket.AF_INET6 if ipv6 else socket.AF_INET
+    ends = [socket.inet_ntop(family, struct.pack(f">{half}I", *part)) for part in (words[:half], words[half:])]
     return PacketFlow(
         sent=sent,
         protocol=protocol,
-        source=address(*words[:half]) if is_ip else "",
+        source=ends[0] if is_ip else "",
         source_port=ports >> 16 if is_ip else 0,
-        destination=address(*words[half:]) if is_ip else "",
+        destination=ends[1] if is_ip else "",
         destination_port=ports & 0xFFFF if is_ip else 0,
     )

@@ -22,7 +22,10 @@ from driple.contracts.protocol.message import encode
 
 CLOCK = Stream("clock", (Field("t_mono_ns", "int64", True), Field("t_real_ns", "int64", True)))
 """Pairs of both clocks, about one a second: the kernel stamps frames with the wall clock."""
-STREAMS = (*(Stream(each.name, tuple(Field(name, "uint32", True) for name, _ in each.words)) for each in LAYOUTS), CLOCK)
+STREAMS = (
+    *(Stream(each.name, tuple(Field(name, "uint32", True) for name, _ in each.words)) for each in LAYOUTS),
+    CLOCK,
+)
 
 # Seldom, as each look costs as much as many frames. A full ring holds half a second of 1 Gbit/s in small pieces.
 _PAUSE_S = 0.02
@@ -74,12 +77,12 @@ def _open(spec: CaptureSpec, stack: ExitStack) -> List[PacketRing]:
 
 def _passed(spec: CaptureSpec) -> List[socket.socket]:
     """Packet sockets that another process has opened in our network namespace. A lab of a plain user does."""
-    folder = os.open(os.path.dirname(spec.keeper), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(Path(spec.keeper).parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(_ANSWER_S)
             # The real path may exceed the 108 bytes of a socket address.
-            line.connect(f"/proc/self/fd/{folder}/{os.path.basename(spec.keeper)}")
+            line.connect(f"/proc/self/fd/{folder}/{Path(spec.keeper).name}")
             line.sendall(json.dumps({"do": PACKET_SOCKETS, "host": spec.host}).encode() + b"\n")
             _, found, _, _ = line.recvmsg(4096, socket.CMSG_SPACE(4 * len(LAYOUTS)), socket.MSG_CMSG_CLOEXEC)
     except OSError as error:

@@ -63,6 +63,8 @@ class Run:
     manifest: Manifest
     folder: Path
     tasks: Mapping[str, TaskTrace]
+    origin_ns: int = 0
+    """Zero of the run's timeline on the controller's clock."""
 
 
 def load_run(folder: Path) -> Run:
@@ -100,7 +102,7 @@ def load_run(folder: Path) -> Run:
         mine = steps.get(record.task)
         mine = mine.from_step(warmup).within(window) if mine is not None else None
         tasks[record.task] = TaskTrace(record.task, record.host, readings, mine, window, flags)
-    return Run(manifest, folder, tasks)
+    return Run(manifest, folder, tasks, origin_ns)
 
 
 _EVERY = ""

@@ -106,7 +106,7 @@ class TrafficJob:
         return step_bytes(kind.topology, kind.gradient_bytes, kind.workers, kind.servers)
 
     def relative_to_formula(self) -> dict[str, float]:
-        """Bytes of each task in a step, divided by the formula. Counters of interfaces also have headers (up to 5 %)."""
+        """Bytes of each task in a step, divided by the formula. Interface counters include headers (up to 5 %)."""
         sent = self.sent_per_step()
         return {
             task: sent[task] / expected.sent

@@ -114,7 +114,8 @@ class Events:
     def pair_throughput(self, bin_s: float, start_s: float, end_s: float) -> dict[tuple[str, str], FloatArray]:
         """Bytes per second in each bin, by pair."""
         count, position = self._bins(bin_s, start_s, end_s)
-        sums = _sums(self._pair * count + position, self.bytes, count * len(self.pairs))
+        place = np.where(position < 0, -1, self._pair * count + position)
+        sums = _sums(place, self.bytes, count * len(self.pairs))
         return dict(zip(self.pairs, sums.reshape(len(self.pairs), count) / bin_s, strict=True))
 
     def peak_to_mean(self, bin_s: float) -> float | None:

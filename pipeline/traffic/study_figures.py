@@ -169,7 +169,9 @@ _FIGURES: dict[str, Callable[[Any, StudyTable], None]] = {
     "fig5-flows": _counts,
     "fig6-load": _load,
     "fig7-pairs": _pairs,
-    "fig8-learning": _lines("sent_gb", "value", "variant", "model", x_label="GB sent", y_label="accuracy or loss"),
+    "fig8-learning": _lines(
+        "sent_gb", "value", "variant", "model", "batch_size", x_label="GB sent", y_label="accuracy or loss"
+    ),
     "fig9-batches": _lines(
         "t_ms", "mb_per_s", "variant", "model", "batch_size", x_label="ms", y_label="MB/s", step=True
     ),

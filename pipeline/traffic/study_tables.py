@@ -130,8 +130,9 @@ def _learned(jobs: Jobs) -> StudyTable:
             t_s = np.array([t for t, _ in job.learned])
             sent = np.r_[0, np.cumsum(job.best.bytes)][np.searchsorted(job.best.t_s, t_s)]
             for (_, value), count in zip(job.learned, sent.tolist(), strict=True):
-                rows.append((job.name, job.kind.variant, job.kind.model, job.learned_what, count / 1e9, value))
-    columns = ("job", "variant", "model", "measure", "sent_gb", "value")
+                kind = (job.name, job.kind.variant, job.kind.model, job.kind.batch_size)
+                rows.append((*kind, job.learned_what, count / 1e9, value))
+    columns = ("job", "variant", "model", "batch_size", "measure", "sent_gb", "value")
     return StudyTable("fig8-learning", "Accuracy (or loss) over bytes sent", columns, tuple(rows))
 
 

@@ -100,7 +100,7 @@ def _throughput(job: TrafficJob) -> Html:
     start_s, end_s = job.best.span
     bin_s = max(BIN_S, job.best.resolution_s, (end_s - start_s) / _MOST_BINS)
     rate = job.best.throughput(bin_s, start_s, end_s + bin_s)
-    return lines(f"Total in bins of {duration(bin_s)}", [(0, rate.tolist())], with_unit("B/s"), "bins")
+    return lines(f"Total in bins of {duration(bin_s)}", [(0, rate.tolist())], with_unit("B/s"), "bin")
 
 
 def _pairs(job: TrafficJob) -> Html:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from driple.contracts.errors import BadInput
 from driple.pipeline.readers.pcap import is_capture, read_pcap
 from driple.pipeline.traffic.job import PACKETS, JobKind, TrafficJob
-from driple.pipeline.traffic.packets import Packets, join
+from driple.pipeline.traffic.packets import Flow, Packets, join
 from driple.pipeline.traffic.run_job import packet_events
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
@@ -34,8 +35,7 @@ def captures_of(path: Path) -> list[Path]:
 
 def capture_job(name: str, path: Path, files: Sequence[Path]) -> TrafficJob:
     """One job from its captures. Raises BadInput."""
-    parts = [_with_directions(read_pcap(file)) if len(files) > 1 else read_pcap(file) for file in files]
-    packets = join(parts)
+    packets = join(_with_directions([read_pcap(file) for file in files]))
     origin_ns = int(packets.t_ns[0])
     return TrafficJob(
         name=name,
@@ -72,22 +72,28 @@ def study_kind(folder: str, workers: int) -> JobKind:
     )
 
 
-def _with_directions(packets: Packets) -> Packets:
-    """Several captures may have the same packet: the own address of a capture, which all its packets have, tells which
-    it sent. A capture of only what a host sent has no other packets."""
-    if any(flow.sent is not None for flow in packets.flows):
-        return packets
-    counts = np.bincount(packets.flow, minlength=len(packets.flows))
-    seen: Counter[str] = Counter()
-    for flow, count in zip(packets.flows, counts.tolist(), strict=True):
-        for address in {flow.source.address, flow.destination.address} - {""}:
-            seen[address] += count
-    sources = {flow.source.address for flow in packets.flows if flow.source.address}
-    own = next(iter(sources)) if len(sources) == 1 else (seen.most_common(1)[0][0] if seen else "")
-    flows = tuple(
-        flow._replace(sent=flow.source.address == own) if flow.source.address else flow for flow in packets.flows
-    )
-    return Packets(**{**{n: getattr(packets, n) for n in Packets.__dataclass_fields__}, "flows": flows})
+def _with_directions(parts: Sequence[Packets]) -> list[Packets]:
+    """Captures in which each flow is known as sent or received, if several of them have it.
+
+    The network only loses packets, so the sender of a flow is where most of its packets were captured.
+    """
+    most: dict[Flow, tuple[int, int]] = {}
+    seen: Counter[Flow] = Counter()
+    for number, part in enumerate(parts):
+        counts = np.bincount(part.flow, minlength=len(part.flows)).tolist()
+        for flow, count in zip(part.flows, counts, strict=True):
+            seen[flow] += 1
+            most[flow] = max(most.get(flow, (0, 0)), (count, -number))
+    return [
+        replace(
+            part,
+            flows=tuple(
+                flow._replace(sent=most[flow][1] == -number) if flow.sent is None and seen[flow] > 1 else flow
+                for flow in part.flows
+            ),
+        )
+        for number, part in enumerate(parts)
+    ]
 
 
 def _start(path: Path) -> bytes:

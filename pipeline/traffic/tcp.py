@@ -60,7 +60,9 @@ def _unwrapped(seq: Any, flow: Any) -> Any:
 def _before(end: Any, flow: Any, begin: Any) -> Any:
     """The highest end of data of the flow before each segment; its own beginning for the first one."""
     found = begin.copy()
-    starts: Any = np.flatnonzero(np.r_[True, flow[1:] != flow[:-1]]) if len(flow) else []
+    if not len(flow):
+        return found
+    starts = np.flatnonzero(np.r_[True, flow[1:] != flow[:-1]]).tolist()
     for start, stop in zip(starts, [*starts[1:], len(flow)], strict=True):
         found[start + 1 : stop] = np.maximum.accumulate(end[start:stop])[:-1]
     return found

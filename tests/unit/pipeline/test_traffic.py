@@ -49,6 +49,10 @@ def test_sequence_numbers_wrap() -> None:
     assert retransmissions(packets(SENT, [(start, 100), (start + 100, 100), (start + 100, 100)])).segments == 1
 
 
+def test_without_data_nothing_is_sent_again() -> None:
+    assert retransmissions(packets(SENT, [(0, 0), (1, 0)])).share is None
+
+
 def test_flows_do_not_disturb_each_other() -> None:
     other = Flow(B, A, TCP, True)
     both = join([packets(SENT, [(5000, 100), (5100, 100)]), packets(other, [(10, 100), (110, 100)])])

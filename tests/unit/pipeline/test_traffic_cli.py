@@ -6,6 +6,7 @@ import csv
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,14 +42,14 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def shown(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, object]:
+def shown(capsys: pytest.CaptureFixture[str], *argv: object) -> dict[str, Any]:
     assert main([*map(str, argv), "--json"]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
 def test_a_run_without_packets(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (job,) = shown(capsys, checkout / "tests/data/runs" / RUN)["jobs"]  # type: ignore[misc]
+    (job,) = shown(capsys, checkout / "tests/data/runs" / RUN)["jobs"]
     assert (job["source"], job["topology"], job["steps"]) == ("counters", "ps", 20)
     assert job["retransmitted_share"] is None and job["lost_share"] is None
     assert set(job["bytes_sent"]) == {"ps:0", "worker:0", "worker:1"}
@@ -108,7 +109,7 @@ def test_captures_at_both_ends_count_once(tmp_path: Path, capsys: pytest.Capture
     folder.mkdir()
     capture(folder / "one.pcap", sorted(sent + back))
     capture(folder / "two.pcap", sorted(sent[:8] + back))
-    (job,) = shown(capsys, folder)["jobs"]  # type: ignore[misc]
+    (job,) = shown(capsys, folder)["jobs"]
     assert job["bytes_sent"] == {"10.0.0.1": 10 * 1054, "10.0.0.2": 10 * 54}
     assert job["lost_share"] == pytest.approx(0.2)
 

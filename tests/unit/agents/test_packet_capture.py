@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -128,11 +130,15 @@ def test_a_killed_capture_keeps_what_was_recorded(capture: Capture) -> None:
 
 
 def test_a_damaged_capture_loses_only_the_damaged_block(capture: Capture) -> None:
-    ports = [send(DATA) for _ in range(6)]
+    ports = []
+    for _ in range(6):
+        ports.append(send(DATA))
+        time.sleep(0.1)  # each stream has blocks of its own
     capture.stop()
     raw = bytearray(capture.samples.read_bytes())
-    at = raw.find(b"blk:", len(raw) // 2) + 40
-    raw[at] ^= 0xFF
+    blocks = [found.start() for found in re.finditer(rb"blk:\0", raw)]  # of the first stream
+    largest = max(blocks, key=lambda at: int(struct.unpack_from("<I", raw, at + 12)[0]))
+    raw[largest + 40] ^= 0xFF
     capture.samples.write_bytes(raw)
     told = seal_packets(capture.samples, capture.out)
     assert told.damaged_bytes > 0 and told.rows > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ A, B = Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2)
 def packets(flow: Flow, segments: list[tuple[int, int]], *, pieces: int = 1) -> Packets:
     """TCP data as (sequence number, bytes), a millisecond apart."""
     seq, size = (np.array(column, np.int64) for column in zip(*segments, strict=True))
-    zero = np.zeros(len(seq), np.int64)
-    t_ns = np.arange(len(seq)) * 1_000_000
+    zero: Any = np.zeros(len(seq), np.int64)
+    t_ns: Any = np.arange(len(seq)) * 1_000_000
     return Packets(t_ns, zero, size + 66, size, zero + pieces, seq % 2**32, zero, zero, (flow,))
 
 

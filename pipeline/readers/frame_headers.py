@@ -117,7 +117,7 @@ def _of_link(data: Bytes, records: Records, link: LinkType) -> Iterator[Packets]
     whole = (first >> 4 == version) & (header >= 20) & (records.captured >= network_at.astype(np.int64) + header)
     version = np.where(whole, version, 0)
     kinds = network_at.astype(np.int64) << 16 | header.astype(np.int64) << 8 | version
-    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+    for kind in np.unique(kinds).tolist() if np.any(kinds != kinds[0]) else [int(kinds[0])]:
         keep = kinds == kind
         if kind & 0xFF:
             yield _of_network(frames.where(keep), kind >> 16, kind >> 8 & 0xFF, _NETWORKS[kind & 0xFF])

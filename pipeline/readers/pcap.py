@@ -23,6 +23,7 @@ _PCAP |= {b"\x4d\x3c\xb2\xa1": ("<", 1), b"\xa1\xb2\x3c\x4d": (">", 1)}
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _TIME_UNIT, _TIME_OFFSET = 9, 14  # options of an interface
+_ONE_BYTE = 255
 _LONGEST = 1 << 20  # no packet is longer; a larger length is damage
 
 
@@ -73,21 +74,46 @@ def read_pcap(path: Path) -> Packets:
 
 def _pcap(raw: bytes) -> tuple[list[Records], bool]:
     order, unit = _PCAP[raw[:4]]
-    (link_type,) = struct.unpack_from(f"{order}I", raw, 20)
+    snap, link_type = struct.unpack_from(f"{order}II", raw, 16)
+    begin = _begins_of_short(raw, order) if snap <= _ONE_BYTE else None
+    if begin is None:
+        begin = _begins(raw, order)
+    head = _gather(raw, begin, 16).view(f"{order}u4").astype(np.int64)
+    t_ns = head[:, 0] * 1_000_000_000 + head[:, 1] * unit
+    end = int(begin[-1] + 16 + head[-1, 2]) if len(begin) else 24
+    records = Records(link_type & 0x0FFFFFFF, begin + 16, head[:, 2], head[:, 3], t_ns)
+    return [records], end != len(raw)
+
+
+def _begins(raw: bytes, order: str) -> Any:
+    """Where the whole records begin: each length leads to the next."""
     length_at = struct.Struct(f"{order}I").unpack_from
     at, end = 24, len(raw)
-    offsets: list[int] = []
-    append = offsets.append
+    found: list[int] = []
+    append = found.append
     while at + 16 <= end:
         size = length_at(raw, at + 8)[0]
         if size > _LONGEST or at + 16 + size > end:
             break
         append(at)
         at += 16 + size
-    begin = np.array(offsets, np.int64)
-    head = _gather(raw, begin, 16).view(f"{order}u4").astype(np.int64)
-    t_ns = head[:, 0] * 1_000_000_000 + head[:, 1] * unit
-    return [Records(link_type & 0x0FFFFFFF, begin + 16, head[:, 2], head[:, 3], t_ns)], at != end
+    return np.array(found, np.int64)
+
+
+def _begins_of_short(raw: bytes, order: str) -> Any:
+    """As `_begins`, twice as fast, for lengths of one byte; None if a length has more."""
+    low = 8 if order == "<" else 11
+    at, last = 24, len(raw) - 16
+    found: list[int] = []
+    append = found.append
+    while at <= last:
+        append(at)
+        at += 16 + raw[at + low]
+    if at > len(raw):
+        found.pop()  # cut short
+    begin = np.array(found, np.int64)
+    sizes = _gather(raw, begin + 8, 4).view(f"{order}u4")
+    return begin if not len(begin) or int(sizes.max()) <= _ONE_BYTE else None
 
 
 @dataclass

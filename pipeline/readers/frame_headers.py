@@ -83,12 +83,17 @@ class _Frames(NamedTuple):
 
 def decode(data: Bytes, found: Sequence[Records], notes: tuple[str, ...]) -> Packets:
     """The packets of a file."""
-    padded = np.concatenate([data, np.zeros(_WIDEST, np.uint8)])
     parts: list[Packets] = []
     for records in found:
         link = LINK_TYPES[records.link_type]
-        for begin in range(0, len(records.at), _AT_ONCE):
-            parts += _of_link(padded, records.where(slice(begin, begin + _AT_ONCE)), link)
+        safe = int(np.searchsorted(records.at, len(data) - _WIDEST, side="right"))
+        for begin in range(0, safe, _AT_ONCE):
+            parts += _of_link(data, records.where(slice(begin, min(safe, begin + _AT_ONCE))), link)
+        if safe < len(records.at):  # near the end of the file
+            start = int(records.at[safe])
+            tail = np.concatenate([data[start:], np.zeros(_WIDEST, np.uint8)])
+            last = records.where(slice(safe, None))
+            parts += _of_link(tail, last._replace(at=last.at - start), link)
     return replace(join(parts), notes=notes)
 
 

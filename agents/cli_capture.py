@@ -30,7 +30,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if (given.out is None) != given.check:
         raise BadInput(f"{PROG}: error: expected either --out FILE or --check")
 
-    from driple.agents.capture.session import CaptureSpec, capture, check, tell
+    from driple.agents.capture.capture_session import CaptureSpec, capture, check, tell
 
     spec = CaptureSpec(given.out or Path(), given.nic, given.host, given.limit, given.keeper)
     if given.check:

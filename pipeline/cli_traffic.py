@@ -15,7 +15,7 @@ from driple.pipeline.progress_line import ProgressLine
 from driple.pipeline.reports.number_text import UNKNOWN, duration, percent, plain, size
 
 if TYPE_CHECKING:
-    from driple.pipeline.traffic.job import TrafficJob
+    from driple.pipeline.traffic.traffic_job import TrafficJob
 
 FORMATS = ("svg", "png")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.formats.packets import TCP, UDP
-from driple.pipeline.traffic.packets import Endpoint, Flow, Packets, join
+from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Packets, join
 
 if TYPE_CHECKING:
     from driple.pipeline.readers.pcap import Records

@@ -12,7 +12,7 @@ import numpy as np
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.formats.packets import PACKET_COLUMNS, SCHEMA_VERSION, PacketFacts
 from driple.contracts.formats.trace import METADATA_KEY
-from driple.pipeline.traffic.packets import Endpoint, Flow, Ints, Packets
+from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Ints, Packets
 
 _NAMES = {column.name: column.name for column in PACKET_COLUMNS} | {"t_mono_us": "t_ns"}
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.readers.frame_headers import LINK_TYPES, decode
-from driple.pipeline.traffic.packets import Packets
+from driple.pipeline.traffic.packet_columns import Packets
 
 _PCAP = {b"\xd4\xc3\xb2\xa1": ("<", 1000), b"\xa1\xb2\xc3\xd4": (">", 1000)}
 _PCAP |= {b"\x4d\x3c\xb2\xa1": ("<", 1), b"\xa1\xb2\x3c\x4d": (">", 1)}

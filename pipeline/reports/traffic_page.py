@@ -18,7 +18,7 @@ from driple.pipeline.traces.run_index import MANIFEST
 from driple.pipeline.traces.series import Series
 from driple.pipeline.traffic.capture_job import captures_of
 from driple.pipeline.traffic.find_jobs import find_jobs
-from driple.pipeline.traffic.job import TrafficJob
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 BIN_S = 0.01
 _MOST_BINS = 400

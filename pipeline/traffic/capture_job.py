@@ -15,9 +15,9 @@ import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.readers.pcap import is_capture, read_pcap
-from driple.pipeline.traffic.job import PACKETS, JobKind, TrafficJob
-from driple.pipeline.traffic.packets import Flow, Packets, join
-from driple.pipeline.traffic.run_job import packet_events
+from driple.pipeline.traffic.packet_columns import Flow, Packets, join
+from driple.pipeline.traffic.run_traffic import packet_events
+from driple.pipeline.traffic.traffic_job import PACKETS, JobKind, TrafficJob
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 _WEIGHTS_MB = {"mobilenetv2": 8.95, "densenet201": 72.45, "resnet50": 94.22, "resnet101": 170.29}

@@ -9,8 +9,8 @@ from pathlib import Path
 from driple.contracts.errors import BadInput, DripleError
 from driple.pipeline.traces.run_index import MANIFEST, find_runs
 from driple.pipeline.traffic.capture_job import capture_job, captures_of
-from driple.pipeline.traffic.job import TrafficJob
-from driple.pipeline.traffic.run_job import run_job
+from driple.pipeline.traffic.run_traffic import run_job
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 EXPECTED = "expected runs, a pcap or pcapng file, or a folder of these"
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
-from driple.pipeline.traffic.events import PIECE_S
 from driple.pipeline.traffic.study_table import Row, StudyTable
+from driple.pipeline.traffic.traffic_events import PIECE_S
 
 FORMATS = ("svg", "png")
 _MOST_PANELS = 6

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from driple.contracts.errors import BadInput
-from driple.pipeline.traffic.job import TrafficJob
 from driple.pipeline.traffic.regression import mean_interval, regress
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 COARSE_S = 1.0
 """Bins over which tables I and II average."""

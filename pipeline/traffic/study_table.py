@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
-from driple.pipeline.traffic.job import TrafficJob
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 Jobs: TypeAlias = Sequence[TrafficJob]
 Row: TypeAlias = tuple[Any, ...]

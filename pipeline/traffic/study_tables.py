@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from driple.pipeline.traffic.events import BINS_S, PIECE_S, Events, TaskFlow, flow_size_cdf
-from driple.pipeline.traffic.job import TrafficJob
 from driple.pipeline.traffic.study_statistics import by_batch, by_variant, regression
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
+from driple.pipeline.traffic.traffic_events import BINS_S, PIECE_S, Events, TaskFlow, flow_size_cdf
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 FINE_S = 0.01
 """Bins of throughput in figures 7 and 9."""

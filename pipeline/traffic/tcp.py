@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from driple.pipeline.traffic.packets import Flow, Ints, Packets
+from driple.pipeline.traffic.packet_columns import Flow, Ints, Packets
 
 
 class Retransmissions(NamedTuple):

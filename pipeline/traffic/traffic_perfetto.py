@@ -15,7 +15,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
 from driple.pipeline.bursts.burst_metrics import analyse
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
-from driple.pipeline.traffic.job import TrafficJob
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 _BIN_S = 0.01
 _MOST_FLOWS = 2000

@@ -15,7 +15,7 @@ import pytest
 
 PACKAGES = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "simulator", "workloads")
 DATA = ("experiments", "inspectors", "zoo_graphs")
-COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report")
+COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report", "traffic")
 HEAVY = (
     "tensorflow",
     "tf_keras",

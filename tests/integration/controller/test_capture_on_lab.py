@@ -9,7 +9,7 @@ from lab_rig import CLOCK_OFFSET_S, Rig, half_done
 
 from driple.pipeline.reports.registry import write_report
 from driple.pipeline.traffic.find_jobs import find_jobs
-from driple.pipeline.traffic.job import TrafficJob
+from driple.pipeline.traffic.traffic_job import TrafficJob
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
 

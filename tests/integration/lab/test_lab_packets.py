@@ -14,7 +14,7 @@ import pytest
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab.lab_client import Lab
 from driple.pipeline.readers.packet_file import read_packet_file
-from driple.pipeline.traffic.packets import Packets
+from driple.pipeline.traffic.packet_columns import Packets
 from driple.pipeline.traffic.tcp import retransmissions
 
 Remote = Callable[..., Any]

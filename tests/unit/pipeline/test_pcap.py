@@ -15,7 +15,7 @@ import pytest
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.packets import SYN, TCP, UDP
 from driple.pipeline.readers.pcap import read_pcap
-from driple.pipeline.traffic.packets import Endpoint
+from driple.pipeline.traffic.packet_columns import Endpoint
 
 A, B = "10.0.0.1", "10.0.0.2"
 MAC = bytes(12)

@@ -10,9 +10,9 @@ from typing import Any
 from driple.contracts.traffic_formulas import StepBytes, step_bytes
 from driple.pipeline.traces.align import Steps, Window
 from driple.pipeline.traces.load_run import Run
-from driple.pipeline.traffic.events import BINS_S, Events
-from driple.pipeline.traffic.packets import Packets
+from driple.pipeline.traffic.packet_columns import Packets
 from driple.pipeline.traffic.tcp import Loss, Retransmissions, retransmissions, true_loss
+from driple.pipeline.traffic.traffic_events import BINS_S, Events
 
 PACKETS = "packets"
 COUNTERS = "counters"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from driple.pipeline.traces.series import FloatArray
-from driple.pipeline.traffic.packets import Endpoint, Ints
+from driple.pipeline.traffic.packet_columns import Endpoint, Ints
 
 PIECE_S = 10.0
 """Pieces of time of the load of flows, as in the published study."""

@@ -48,6 +48,7 @@ class CaptureSpec(NamedTuple):
 
 def capture(spec: CaptureSpec) -> CaptureSummary:
     """Captures until stdin closes, `stop` or a signal. Raises BadInput if it cannot begin; nothing is left then."""
+    begin = time.monotonic_ns()  # before any frame can arrive
     with ExitStack() as stack:
         rings = _open(spec, stack)
         control = stack.enter_context(Control(limit_s=spec.limit_s, watch_stdin=True))
@@ -55,7 +56,7 @@ def capture(spec: CaptureSpec) -> CaptureSummary:
         writer = SampleWriter(spec.out, STREAMS, about)
         stack.callback(writer.close)
         say(READY)
-        return _Capture(rings, writer, control).run()
+        return _Capture(rings, writer, control).run(begin)
 
 
 def check(spec: CaptureSpec) -> None:
@@ -105,9 +106,8 @@ class _Capture:
         self._early: Optional[str] = None
         self._folder = str(writer.path.parent)
 
-    def run(self) -> CaptureSummary:
+    def run(self, begin: int) -> CaptureSummary:
         cpu, _ = own_usage()
-        begin = time.monotonic_ns()
         try:
             self._loop()
         except DiskFull as error:

@@ -50,7 +50,7 @@ _FRAME = (
     *(("seconds", 4), ("nanoseconds", 5), ("status", 0), ("length", 1), ("ethertype", 8), ("kind", 10)),
     ("segment_size", _NET - 5),
 )
-_TRANSPORT = ("ports", "seq", "ack", "flags")
+_TRANSPORT = ("port_pair", "seq", "ack", "flags")
 
 OTHERS = Layout(
     "packets",

@@ -118,7 +118,7 @@ PacketKey = Tuple[Any, ...]
 def _rows(source: SamplesFile, number: int, layout: Layout, clock: _Clock, flows: _Flows) -> Iterator[Row]:
     names = [name for name, _ in layout.words]
     addresses = [i for i, name in enumerate(names) if name.startswith(("source", "destination"))]
-    first, ports = names.index("segment_size") + 1, names.index("ports")
+    first, ports = names.index("segment_size") + 1, names.index("port_pair")
     known: Dict[PacketKey, Tuple[int, int]] = {}
     sizes: Dict[PacketKey, Tuple[int, int, int]] = {}
     inside = _ipv6 if layout is IPV6 else _ipv4

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import List, NamedTuple, Optional
 
-from driple.agents.capture.packet_ring import LAYOUTS, PacketRing, free_bytes, open_packet_socket
+from driple.agents.capture.packet_ring import LAYOUTS, PacketRing, open_packet_socket
 from driple.agents.sampler.parquet_writer import Field
 from driple.agents.sampler.samples_file import Stream
 from driple.agents.sampler.samples_writer import DiskFull, SampleWriter
@@ -135,7 +135,7 @@ class _Capture:
             if now >= next_second:
                 self._writer.add(len(self._rings), [[now], [real_at(now)]])
                 next_second = now + SECOND_NS
-                if free_bytes(self._folder) < _KEEP_FREE:
+                if _free_bytes(self._folder) < _KEEP_FREE:
                     self._early = f"less than {_KEEP_FREE >> 20} MB are free in {self._folder}"
                     return
             self._take()
@@ -170,3 +170,9 @@ class _Capture:
 def tell(summary: CaptureSummary) -> None:
     """Sends the summary to the controller."""
     say(encode(summary), _PATIENCE_S)
+
+
+def _free_bytes(folder: str) -> int:
+    """Room that is left on the disk of a folder."""
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize

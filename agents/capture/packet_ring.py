@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import socket
 import struct
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -53,7 +52,7 @@ _FRAME = (
 _TRANSPORT = ("port_pair", "seq", "ack", "flags")
 
 OTHERS = Layout(
-    "packets",
+    "frames",
     ipv6=False,
     slots=1 << 16,
     words=(
@@ -63,7 +62,7 @@ OTHERS = Layout(
     ),
 )
 IPV6 = Layout(
-    "packets6",
+    "frames6",
     ipv6=True,
     slots=1 << 14,
     words=(
@@ -178,12 +177,6 @@ class PacketRing:
             if span == left:
                 return left
             span *= 8
-
-
-def free_bytes(folder: str) -> int:
-    """Room that is left on the disk of a folder."""
-    room = os.statvfs(folder)
-    return room.f_bavail * room.f_frsize
 
 
 def _filter(ipv6: bool, loopback: bool) -> bytes:

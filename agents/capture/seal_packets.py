@@ -30,6 +30,7 @@ from driple.contracts.protocol.message import encode
 from driple.contracts.protocol.requests import PacketsAnswer
 from driple.contracts.run_dir import replacing
 
+PacketKey = Tuple[Any, ...]
 Row = Tuple[int, ...]
 """Values of PACKET_COLUMNS."""
 
@@ -110,9 +111,6 @@ class _Flows:
             self._number[key] = len(self.found)
             self.found.append(flow)
         return self._number[key]
-
-
-PacketKey = Tuple[Any, ...]
 
 
 def _rows(source: SamplesFile, number: int, layout: Layout, clock: _Clock, flows: _Flows) -> Iterator[Row]:

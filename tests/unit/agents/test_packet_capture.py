@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import struct
 import subprocess
@@ -117,12 +118,14 @@ def test_the_file_is_plain_parquet_with_the_declared_columns(capture: Capture) -
     assert [(field.name, str(field.type)) for field in schema] == [(c.name, c.type) for c in PACKET_COLUMNS]
 
 
-def test_a_killed_capture_keeps_what_was_recorded(capture: Capture) -> None:
+def test_a_killed_capture_keeps_what_was_recorded(capture: Capture, tmp_path: Path) -> None:
     port = send(DATA)
-    size = -1
-    while capture.samples.stat().st_size > size:  # until what has arrived is in the file
-        size = capture.samples.stat().st_size
-        time.sleep(0.3)
+    deadline = time.monotonic() + 20
+    copy = tmp_path / "copy.parquet"
+    while not copy.exists() or payload_to(copy, port) < len(DATA):  # until what has arrived is in the file
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        seal_packets(Path(shutil.copy(capture.samples, tmp_path / "copy.samples")), copy)
     capture.process.kill()
     capture.process.communicate()
     assert seal_packets(capture.samples, capture.out).stopped_early == "the capture was killed"

@@ -147,7 +147,8 @@ def text(
         verdict = "reached" if middle(ratios) >= 100 else "NOT reached"
         faster = (
             f"{middle(ratios):.0f} times ({min(ratios):.0f} to {max(ratios):.0f}) `tshark -T fields`, which read "
-            f"{middle(other for _, other in reading if other is not None):,.0f}. The goal is 100 times: {verdict}"
+            f"{middle(other for _, other in reading if other is not None):,.0f}.\n"
+            f"The goal is 100 times: {verdict}"
         )
     lines = [
         "# Packet capture and reading",

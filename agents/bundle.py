@@ -1,8 +1,8 @@
 """Builds the one file that is brought to hosts and needs only python3 >= 3.8: `python -m driple.agents.bundle FILE`.
 
 A zip archive that Python executes: the packages agents and contracts, and the bindings of GPU vendors. It runs the
-sampler, or the agent daemon if the first argument is `daemon`. The same sources give the same bytes, so the controller
-can compare checksums to see whether a host already has it.
+sampler, or the agent daemon or the packet capture if the first argument is `daemon` or `capture`. The same sources give
+the same bytes, so the controller can compare checksums to see whether a host already has it.
 
 It also contains the modules compiled by the Python that builds it, because Python does not cache what it compiles from
 an archive. Another version of Python ignores these and compiles the sources.
@@ -40,7 +40,11 @@ if sys.argv[1:2] == ["daemon"]:
     gc.enable()
     code = main()
     os._exit(code)  # everything is ended: tearing down the interpreter would only take time
-from driple.agents.cli import main
+if sys.argv[1:2] == ["capture"]:
+    del sys.argv[1]
+    from driple.agents.cli_capture import main
+else:
+    from driple.agents.cli import main
 sys.exit(main())
 """
 _UNCHECKED = 1  # flag of a compiled file that is hash-based and never checked against its source

@@ -4,6 +4,7 @@
     run.json                 the Manifest
     job.json                 the JobSpec that every task read
     trace/<task>.parquet     samples; the task's TCP flows beside them, in trace/<task>.flows.parquet
+    packets/<host>.parquet   packet headers of the host, with `capture: headers`
     steps/<task>.parquet     training steps
     graph/<role>.parquet     the graph that ran
     logs/<task>.log          output of the task
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Iterator, Optional, Tuple, Union
 
+PACKETS = "packets"  # folder of the packet files
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # errors of a disk that is full or broken
 
 
@@ -40,6 +42,9 @@ class RunPaths:
 
     def flows(self, task: str) -> Path:
         return self.root / "trace" / f"{file_name(task)}.flows.parquet"
+
+    def packets(self, host: str) -> Path:
+        return self.root / PACKETS / f"{host}.parquet"
 
     def steps(self, task: str) -> Path:
         return self.root / "steps" / f"{file_name(task)}.parquet"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Collection, Dict, Optional, Tuple, Type, TypeVar
 
 from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.formats.packets import CAPTURES
 from driple.contracts.json_values import content_hash, from_plain, to_plain
 from driple.contracts.setting import Setting
 from driple.contracts.sharding import BALANCED, ROUND_ROBIN
@@ -147,8 +148,11 @@ class Measurement:
     warmup_steps: int = 5  # steps before the measured part, which the pipeline ignores
     sampling_hz: float = 100.0
     threads: int = 0  # intra-op threads of a task; 0 for the default of the framework
+    capture: Optional[str] = None  # `headers`: packets are recorded too; None: they are not
 
     def __post_init__(self) -> None:
+        if self.capture is not None and self.capture not in CAPTURES:
+            raise UnknownName("capture", self.capture, tuple(CAPTURES))
         if (self.steps is None) == (self.duration_s is None):
             raise BadInput("exactly one of steps and duration_s must be set")
         _at_least(1, steps=1 if self.steps is None else self.steps, sampling_hz=self.sampling_hz)

@@ -8,13 +8,15 @@ M is the size of the gradients, which is that of the trainable weights; n is the
     pair averaging      M on average: each worker takes the model of one other
     parameter servers   M, and each server sends its share to every worker
 
+These are bytes of payload. On the wire each packet also has headers (`WIRE_FACTOR`).
+
 Each chunk of a gradient goes up a tree, where the parents add, and down again. A clique has a star round each worker,
 and each star takes an equal share of the chunks.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.sharding import Sharding
@@ -26,6 +28,16 @@ ROOT = -1
 """The parent of the root."""
 Traffic = Dict[Tuple[str, str], float]
 """Bytes by sending and receiving task."""
+WIRE_FACTOR = 1 + 66 / 1448
+"""Bytes on the wire for a byte of payload, with full-size packets: Ethernet, IP and TCP headers with time stamps."""
+
+
+class StepBytes(NamedTuple):
+    """Payload of a task in a step."""
+
+    sent: float
+    received: float
+
 
 _RING_STEPS = {GRPC: 1, GLOO: -1, MPI: 1, NCCL: 1}
 """From a worker to the one that it sends to. All but that of NCCL were seen on the lab."""
@@ -100,10 +112,16 @@ def _worker(number: int) -> str:
 def _all_reduce(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
     workers, size = run.setting.workers, float(sum(variable_bytes))
     if run.workload.topology == RING:
-        share = 2 * (workers - 1) / workers * size
-        step = _RING_STEPS[run.workload.backend]
-        return {(_worker(each), _worker((each + step) % workers)): share for each in range(workers) if workers > 1}
-    forest = trees(run.workload.topology, machines_of(run))
+        return _ring(workers, size, _RING_STEPS[run.workload.backend])
+    return _forest(trees(run.workload.topology, machines_of(run)), size)
+
+
+def _ring(workers: int, size: float, step: int) -> Traffic:
+    share = 2 * (workers - 1) / workers * size
+    return {(_worker(each), _worker((each + step) % workers)): share for each in range(workers) if workers > 1}
+
+
+def _forest(forest: Sequence[Tree], size: float) -> Traffic:
     traffic: Traffic = {}
     for tree in forest:
         for worker, parent in enumerate(tree):
@@ -114,8 +132,12 @@ def _all_reduce(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
 
 
 def _pair_averaging(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
-    workers = range(run.setting.workers)
-    share = sum(variable_bytes) / (len(workers) - 1)
+    return _pairs(run.setting.workers, float(sum(variable_bytes)))
+
+
+def _pairs(count: int, size: float) -> Traffic:
+    workers = range(count)
+    share = size / max(1, count - 1)
     return {(_worker(one), _worker(other)): share for one in workers for other in workers if one != other}
 
 
@@ -138,3 +160,24 @@ _TRAFFIC: Dict[str, Callable[[RunSpec, Sequence[int]], Traffic]] = {
     "allreduce": _all_reduce,
     "pair_averaging": _pair_averaging,
 }
+
+
+def step_bytes(topology: str, gradient_bytes: float, workers: int, servers: int = 0) -> Dict[str, StepBytes]:
+    """Payload of each task in a step of a job of which only sums are known, with one task on each machine.
+
+    `topology` is that of an all-reduce, else the strategy. Servers share evenly. Empty without a formula.
+    """
+    if topology == "ps":
+        share = workers * gradient_bytes / max(1, servers)
+        found = {_worker(worker): StepBytes(gradient_bytes, gradient_bytes) for worker in range(workers)}
+        return {**found, **{f"{SERVER}:{server}": StepBytes(share, share) for server in range(servers)}}
+    if topology == RING:
+        traffic = _ring(workers, gradient_bytes, 1)
+    elif topology == "pair_averaging":
+        traffic = _pairs(workers, gradient_bytes)
+    elif topology in _TREES:
+        traffic = _forest(trees(topology, range(workers)), gradient_bytes)
+    else:
+        return {}
+    tasks = map(_worker, range(workers))
+    return {task: StepBytes(sent(traffic, task), received(traffic, task)) for task in tasks}

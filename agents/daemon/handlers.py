@@ -156,6 +156,16 @@ class Handlers:
 
         self._fork(number, work, LONG_S)
 
+    def _packets(self, number: int, asked: requests.Packets) -> None:
+        source, target = self._work.inside(asked.source), self._work.inside(asked.target)
+
+        def work() -> requests.PacketsAnswer:
+            from driple.agents.capture.seal_packets import seal_packets
+
+            return seal_packets(source, target)
+
+        self._fork(number, work, LONG_S)
+
     def _look(self, number: int, asked: requests.Look) -> Optional[requests.HostInfo]:
         from driple.agents.hostinfo.interfaces import interfaces
         from driple.agents.hostinfo.software import PYTHON_S, python_versions

@@ -70,6 +70,11 @@ def encode_rows(
     return _block(number, len(columns[0]), b"".join(parts))
 
 
+def encode_raw(number: int, rows: int, columns: Sequence[bytes]) -> bytes:
+    """As `encode_rows`, of columns without nulls whose values are the bytes of an `array` of their type."""
+    return _block(number, rows, b"".join(part for column in columns for part in (b"\1", column)))
+
+
 def _block(number: int, rows: int, payload: bytes) -> bytes:
     head = _HEAD.pack(_MARKER, number, rows, len(payload))
     return head + _CHECKSUM.pack(_checksum(head, payload)) + payload

@@ -21,6 +21,7 @@ from driple.agents.sampler.samples_file import (
     Stream,
     encode_header,
     encode_note,
+    encode_raw,
     encode_rows,
 )
 from driple.contracts.errors import BadInput
@@ -144,6 +145,10 @@ class SampleWriter:
     def add(self, number: int, columns: Sequence[Sequence[Cell]]) -> None:
         if columns and len(columns[0]):
             self._pending.append(encode_rows(number, self._streams[number].fields, columns, self.refused))
+
+    def add_raw(self, number: int, rows: int, columns: Sequence[bytes]) -> None:
+        """As `add`, of columns that are bytes already."""
+        self._pending.append(encode_raw(number, rows, columns))
 
     def note(self, note: Dict[str, Any]) -> None:
         """Adds a note about the trace so far; replaces the previous note."""

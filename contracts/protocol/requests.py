@@ -216,6 +216,22 @@ class Steps(Request[StepsAnswer]):
     warmup: int = 0  # steps before the measured part
 
 
+class PacketsAnswer(Message):
+    """Answers Packets."""
+
+    rows: int
+    dropped: int  # frames that the kernel could not store
+    damaged_bytes: int  # of the capture, which were left out
+    stopped_early: Optional[str]  # why the capture ended before the run
+
+
+class Packets(Request[PacketsAnswer]):
+    """Convert a packet capture to a packet file."""
+
+    source: str
+    target: str
+
+
 class FileSum(Message):
     """Size and checksum of a file."""
 

@@ -19,6 +19,7 @@ from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.data_network import LinkState
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
 from driple.orchestrator.attempt.monitor import Listener, try_ask
+from driple.orchestrator.attempt.packet_capture import HostCapture, start_captures, stop_captures
 from driple.orchestrator.attempt.prepare import Request, let_go, prepare, python_versions
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
@@ -40,6 +41,7 @@ class FinishedAttempt:
     links: LinkState
     versions: dict[str, str]
     folders: dict[str, str]  # folder of the attempt, by host
+    captures: Sequence[HostCapture] = ()  # of packets, one for each host
 
 
 class Attempt:
@@ -52,6 +54,7 @@ class Attempt:
             name: f"{client.facts.work}/{RUNS}/{request.run_id}.{token}" for name, client in self.clients.items()
         }
         self.states: dict[str, TaskState] = {}
+        self._captures: list[HostCapture] = []
         self._request = request
         self._listener = Listener(request.spec, on_progress)
         self._starter = Starter(request, token)
@@ -81,12 +84,14 @@ class Attempt:
         self._listener.states = self.states
         self._warm_up()
         before = {name: client.probe_clock() for name, client in self.clients.items()}
+        self._captures = start_captures(self._request, self.folders, self._listener)
         self._start(job)
         self._watch()
         self._finish()
+        stop_captures(self._captures, self._listener, self._request.timeouts.stop_s)
         clocks = {name: ClockFit(before[name], client.probe_clock()) for name, client in self.clients.items()}
         tasks = list(self.states.values())
-        return FinishedAttempt(job, tasks, clocks, links, self._versions(), self.folders)
+        return FinishedAttempt(job, tasks, clocks, links, self._versions(), self.folders, self._captures)
 
     def _warm_up(self) -> None:
         """Starts a fork server of the framework on every host that needs one, and waits until it is ready."""
@@ -183,6 +188,8 @@ class Attempt:
         self._stop_tasks(list(self.states.values()))
         for state in self.states.values():
             try_ask(state.client, requests.Stop(names=(state.place.sampler,), grace_s=2.0), timeout_s=15.0)
+        for capture in self._captures:
+            try_ask(capture.client, requests.Stop(names=(capture.process,), grace_s=2.0), timeout_s=15.0)
 
     def remove_folders(self) -> None:
         for name, client in self.clients.items():

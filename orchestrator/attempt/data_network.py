@@ -25,6 +25,7 @@ from driple.orchestrator.hosts.agent_client import AgentClient, Clients
 from driple.orchestrator.netem import netem_words
 
 LOOPBACK = "127.0.0.1"
+LOOPBACK_NIC = "lo"
 FLOWS = "flows"
 PROBE_S = 0.25
 PROBE_PACKETS = 200
@@ -94,9 +95,16 @@ class Links:
         """The source of a task's traffic: its own interface, or the sum of its TCP flows."""
         if way == CONTAINER:
             return "nic:eth0"
-        address = self.data_address(setting, client)
-        if tasks > 1 or address == LOOPBACK:
+        if tasks > 1 or self.data_address(setting, client) == LOOPBACK:
             return FLOWS
+        nic = self.data_nic(setting, client)
+        return FLOWS if nic is None else f"nic:{nic}"
+
+    def data_nic(self, setting: Setting, client: AgentClient) -> str | None:
+        """The interface of a host on the data network; None if it is not known. Raises HostError for a wrong one."""
+        address = self.data_address(setting, client)
+        if address == LOOPBACK:
+            return LOOPBACK_NIC
         nics = {} if client.info is None else client.info.nics
         by_address = next((name for name, nic in nics.items() if nic is not None and address in nic.addresses), None)
         nic = self._hosts[client.name].networks.get(setting.network, Link()).nic or by_address
@@ -104,11 +112,9 @@ class Links:
             raise HostError(
                 f"{client.name}: nic is {nic!r} in the inventory, but {address} is the address of {by_address!r}"
             )
-        if nic is None:
-            return FLOWS
-        if nics and nic not in nics:
+        if nic is not None and nics and nic not in nics:
             raise HostError(f"{client.name}: has no interface {nic!r} (it has {', '.join(nics)}); see the inventory")
-        return f"nic:{nic}"
+        return nic
 
     def apply(self, spec: RunSpec, clients: Clients) -> LinkState:
         """Sets the condition of a run unless it is set, and measures the links."""

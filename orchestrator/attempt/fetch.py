@@ -18,9 +18,10 @@ from driple.contracts.formats.task_files import SAMPLER_LOG, STDERR_LOG, STDOUT_
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import FAILED, SEALED, Manifest, TaskRecord
 from driple.contracts.protocol import requests
-from driple.contracts.run_dir import RunPaths, file_name, replacing
+from driple.contracts.run_dir import PACKETS, RunPaths, file_name, replacing
 from driple.orchestrator.attempt.attempt import Attempt, FinishedAttempt
 from driple.orchestrator.attempt.failure import AttemptError, StoppedError
+from driple.orchestrator.attempt.packet_capture import seal_capture
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient
 
@@ -114,6 +115,9 @@ def check_cover(ended: FinishedAttempt, begin_ns: int, end_ns: int) -> None:
 
 def _fetch_host(name: str, ended: FinishedAttempt, client: AgentClient, stage: Stage) -> None:
     folder = ended.folders[name]
+    captures = [capture for capture in ended.captures if capture.client is client]
+    for capture in captures:
+        seal_capture(capture)
     sums = client.ask(requests.Sums(folder=folder), timeout_s=300.0).files
     for state in ended.tasks:
         if state.client.name != name:
@@ -127,13 +131,12 @@ def _fetch_host(name: str, ended: FinishedAttempt, client: AgentClient, stage: S
         if state.place.graph:
             wanted[state.place.graph] = stage.paths.graph("worker")
         for remote, local in wanted.items():
-            relative = os.path.relpath(remote, folder)
-            if relative not in sums:
-                raise RunFailed(f"{state.where} left no {relative}")
-            client.host.get(remote, local)
-            if _sha256(local) != sums[relative].sha256:
-                raise RunFailed(f"{name}: {relative} did not arrive as it was sent")
+            _get(remote, local, client, folder, sums)
         fetch_log(state, client, stage, sums)
+    for capture in captures:
+        target = stage.paths.packets(name)
+        target.parent.mkdir(exist_ok=True)
+        _get(capture.packets, target, client, folder, sums)
 
 
 def fetch_log(state: TaskState, client: AgentClient, stage: Stage, sums: dict[str, requests.FileSum]) -> None:
@@ -198,7 +201,7 @@ def _leave_failed(stage: Stage, manifest: Manifest, attempt: Attempt, error: Run
             with suppress(RunFailed):
                 sums = state.client.ask(requests.Sums(folder=state.place.run_folder), timeout_s=60.0).files
                 fetch_log(state, state.client, stage, sums)
-    for folder in ("trace", "steps", "graph"):  # incomplete
+    for folder in ("trace", "steps", "graph", PACKETS):  # incomplete
         shutil.rmtree(stage.paths.root / folder, ignore_errors=True)
     stage.paths.job.unlink(missing_ok=True)
     failed = replace(
@@ -225,6 +228,16 @@ def task_record(state: TaskState) -> TaskRecord:
         traffic_source=state.traffic_source,
         quality=quality,
     )
+
+
+def _get(remote: str, local: Path, client: AgentClient, folder: str, sums: dict[str, requests.FileSum]) -> None:
+    """Fetches one file of an attempt, and compares its checksum."""
+    relative = os.path.relpath(remote, folder)
+    if relative not in sums:
+        raise RunFailed(f"{client.name}: the run left no {relative}")
+    client.host.get(remote, local)
+    if _sha256(local) != sums[relative].sha256:
+        raise RunFailed(f"{client.name}: {relative} did not arrive as it was sent")
 
 
 def _remove(path: Path) -> None:

@@ -43,6 +43,8 @@ class Listener:
 
     def __init__(self, spec: RunSpec, on_progress: Callable[[str], None]) -> None:
         self.states: dict[str, TaskState] = {}
+        self.others: dict[str, Callable[[events.ProcessEvent], None]] = {}
+        """Processes of the attempt that are no tasks, with what takes their events, by name."""
         self.on_started: Callable[[TaskState, int], None] = lambda state, pid: None
         self._spec = spec
         self._on_progress = on_progress
@@ -115,6 +117,8 @@ class Listener:
         if server is not None:
             self._on_fork_server(server, event)
             return
+        if name in self.others:
+            self.others[name](event.value)
         for state in self.states.values():
             if name == state.place.process:
                 self._on_task(state, event.value)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, FileFaults, shown
+from driple.contracts.formats.packets import CAPTURES
+from driple.contracts.manifest import SIMULATED
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload, condition_key
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES, device_fault
@@ -57,6 +59,7 @@ KEYS: dict[str, str] = {
     "duration": "measured time after warm-up, instead of steps",
     "warmup_steps": "steps before the measured part; 5 if left out",
     "sampling_hz": "samples a second, 1 to 1000; 100 if left out",
+    "capture": "headers: also record the headers of all packets of the data link of each host; nothing if left out",
     "threads": "intra-op threads of a task; the framework's choice if left out",
     "network": (
         f"condition of the data link, {{{', '.join(NETWORK_AXES)}}}; a list in any of them, or of them, is a sweep"
@@ -209,6 +212,7 @@ def _measurement(root: At, keys: dict[str, At]) -> Measurement:
         warmup_steps=keys["warmup_steps"].one(integer(0), 5) if "warmup_steps" in keys else 5,
         sampling_hz=keys["sampling_hz"].one(number(1, 1000), 100.0) if "sampling_hz" in keys else 100.0,
         threads=keys["threads"].one(integer(1, 1024), 1) if "threads" in keys else 0,
+        capture=keys["capture"].one(choice("capture", tuple(CAPTURES)), None) if "capture" in keys else None,
     )
 
 
@@ -225,6 +229,8 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
     duration, limit = experiment.measurement.duration_s, experiment.timeouts.run_s
     if duration is not None and limit is not None and limit <= duration:
         keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
+    if experiment.measurement.capture is not None:
+        _check_capture(experiment.inventory, keys["capture"])
     hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
     strategies = sorted({workload.strategy for workload in experiment.workloads})
     backends = sorted({workload.backend for workload in experiment.workloads})
@@ -244,6 +250,14 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
             fault = device_fault(backend, setting.device != CPU)
             if fault is not None:
                 keys["setting"].fault(f"{fault}, and {setting} has none")
+
+
+def _check_capture(inventory: Inventory, at: At) -> None:
+    if inventory.kind == SIMULATED:
+        at.fault("simulated hosts send no packets")
+    images = [host.name for host in inventory.hosts if host.image is not None]
+    if images:
+        at.fault(f"packets of containers are not recorded, and {', '.join(images)} run tasks in an image")
 
 
 def _check_network(setting: Setting, conditions: tuple[NetworkCondition, ...], at: At) -> None:

@@ -72,6 +72,8 @@ class HostSpec:
     work_dir: str = "~/.driple"
     data_dir: str | None = None
     networks: Mapping[str, Link] = field(default_factory=dict)
+    packet_keeper: str = ""
+    """Unix socket on the host that passes packet sockets on; a lab sets it."""
 
     @property
     def agent_python(self) -> str:

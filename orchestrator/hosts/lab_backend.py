@@ -73,6 +73,7 @@ def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
             identity_file=str(lab.key_file),
             python=sys.executable,
             networks={network: Link(address=lab.data_address(name), nic=lab.data_nic) for network in networks},
+            packet_keeper=str(lab.control_socket),
         )
         for name in lab.names
     }

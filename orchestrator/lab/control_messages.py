@@ -7,10 +7,18 @@ import os
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 LONGEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Passed:
+    """An answer that passes open sockets on. They are closed here afterwards."""
+
+    sockets: Sequence[socket.socket]
 
 
 def path_of(folder_fd: int, name: str) -> str:

@@ -111,7 +111,13 @@ class Server:
             if request["do"] == "connect":
                 self._dial(line, request["host"], float(request["timeout_s"]))
                 return False
-            answer: dict[str, object] = {"ok": self._actions[request["do"]](request)}
+            result = self._actions[request["do"]](request)
+            if isinstance(result, control_messages.Passed):
+                _reply(line, {"ok": None}, [each.fileno() for each in result.sockets])
+                for each in result.sockets:
+                    each.close()
+                return False
+            answer: dict[str, object] = {"ok": result}
         except (ToolError, BootError, DripleError, OSError) as error:
             answer = {"failed": str(error)}
         except Exception as error:  # a malformed request must not end the lab

@@ -104,6 +104,11 @@ class Lab:
     def ssh_config(self) -> Path:
         return self._files.ssh_config
 
+    @property
+    def control_socket(self) -> Path:
+        """The supervisor's Unix socket; hosts see it too."""
+        return self._files.socket
+
     def host_key(self, name: str) -> str:
         return str(self._hosts[self._known(name)]["host_key"])
 

@@ -10,14 +10,17 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from driple.orchestrator.lab import host_process, mounts, sshd
+from driple.contracts.protocol.capture_lines import PACKET_SOCKETS
+from driple.orchestrator.lab import host_process, linux_calls, mounts, sshd
 from driple.orchestrator.lab.bridges import Network
+from driple.orchestrator.lab.control_messages import Passed
 from driple.orchestrator.lab.control_server import Server
 from driple.orchestrator.lab.lab_folder import name_of
 from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address, management_address
@@ -118,10 +121,16 @@ class Supervisor:
                 self._network.set_link(number, link, up)
         return None
 
+    def packet_sockets(self, request: Mapping[str, Any]) -> object:
+        """Two packet sockets of a host: where the user is not root, a host itself may not open them."""
+        with linux_calls.inside_network(self._network.namespace(self._plan.number(request["host"]))):
+            return Passed([socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in range(2)])
+
     def serve(self, lifelines: Sequence[int]) -> object:
         actions = {
             each.__name__: each for each in (self.describe, self.shape, self.set_link, self.kill_host, self.revive_host)
         }
+        actions[PACKET_SOCKETS] = self.packet_sockets
 
         def address(name: str) -> tuple[str, int]:
             return management_address(self._plan.number(name)), sshd.PORT

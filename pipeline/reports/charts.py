@@ -173,7 +173,8 @@ def lines(
             content.append(tag("circle", cx=n(x(position)), cy=n(y(values[position])), r=4, class_="f5"))
     content.append(tag("text", x_name, x=n(x.end), y=n(HEIGHT - 3), text_anchor="end"))
     least, last = min(known), ", ".join(label(values[-1]) for _, values in curves if values)
-    alt = f"{title}: {counted(len(curves), 'curve')} over {longest} epochs, least {label(least)}, at the end {last}"
+    length = f"{counted(len(curves), 'curve')} over {counted(longest, x_name)}"
+    alt = f"{title}: {length}, least {label(least)}, at the end {last}"
     return figure(title, svg(WIDTH, HEIGHT, alt, *content))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
-from driple.pipeline.reports import dataset_page, inspector_page, sweep_page
+from driple.pipeline.reports import dataset_page, inspector_page, sweep_page, traffic_page
 from driple.pipeline.reports.page_layout import Page, Report, Watch, render
 
-PAGES: tuple[Page, ...] = (dataset_page.PAGE, inspector_page.PAGE, sweep_page.PAGE)
+PAGES: tuple[Page, ...] = (dataset_page.PAGE, inspector_page.PAGE, traffic_page.PAGE, sweep_page.PAGE)
 """The first kind that finds inputs at a path makes the report."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from driple.pipeline.reports.html import Html, tag
 from driple.pipeline.reports.measured_tables import resource_title
 from driple.pipeline.reports.number_text import amount, counted, duration, with_unit
 from driple.pipeline.traces.load_run import Run
-from driple.pipeline.traces.series import FloatArray, thinned
+from driple.pipeline.traces.series import FloatArray, Series, thinned
 
 STEPS_SHOWN = 20
 """Limit of steps in a plot: bursts of hundreds would not be visible."""
@@ -25,31 +26,30 @@ _ROW, _TITLE, _BOTTOM = 92.0, 20.0, 40.0
 _MOST_POINTS = 1200
 
 
-def task_picture(run: Run, task: str) -> Html:
-    """Plots all resources of a task over the first steps of its measured part.
+def task_picture(run: Run, task: str, more: Sequence[tuple[str, Series]] = ()) -> Html:
+    """Plots all resources of a task, and other series with their titles, over the first steps of its measured part.
 
     Bursts are shaded, in grey if their start or end was not observed. The dashed line is the threshold, ticks at the
     top mark the starts of steps.
     """
     trace, step_s = run.tasks[task], step_time_s(run, task)
-    found = [
-        (resource, analyse(series, step_s=step_s))
-        for resource, series in zip(RESOURCES, resource_series(run, task).values(), strict=True)
-        if series is not None
-    ]
+    cpu = run.manifest.run.setting.device == CPU
+    titled = [*more]
+    for resource, series in zip(RESOURCES, resource_series(run, task).values(), strict=True):
+        if series is not None:
+            titled.append((resource_title(resource, cpu), series))
+    found = [(title, series.unit, analyse(series, step_s=step_s)) for title, series in titled]
     window = trace.window
     end_s = window.end_s if step_s is None else min(window.end_s, window.start_s + STEPS_SHOWN * step_s)
     x = scale([0.0, end_s - window.start_s], _LEFT, _WIDTH - _RIGHT, from_zero=True)
     starts = np.zeros(0) if trace.steps is None else trace.steps.start_s - window.start_s
-    cpu = run.manifest.run.setting.device == CPU
     content: list[object] = []
     spoken = []
     top = 0.0
-    for resource, analysis in found:
-        title = resource_title(resource, cpu)
-        words = _described(analysis, resource.amount_unit)
+    for title, unit, analysis in found:
+        words = _described(analysis, unit)
         content.append(tag("text", f"{title}: {words}", x=n(_LEFT), y=n(top + 14)))
-        content.append(_row(analysis, x, window.start_s, end_s, top + _TITLE, starts, resource.amount_unit))
+        content.append(_row(analysis, x, window.start_s, end_s, top + _TITLE, starts, unit))
         spoken.append(f"{title} {words}")
         top += _ROW + _TITLE
     content.append(below(x, top, duration, 8))

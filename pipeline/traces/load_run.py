@@ -15,7 +15,7 @@ from driple.contracts.errors import CorruptRun, shown
 from driple.contracts.formats.trace import FLOW_COLUMNS, GAUGE, METADATA_KEY, SCHEMA_VERSION, STEP_COLUMNS
 from driple.contracts.manifest import ClockFit, Manifest, TaskRecord
 from driple.contracts.metrics import NET_RX, NET_TX
-from driple.contracts.run_dir import RunPaths
+from driple.contracts.run_dir import PACKETS, RunPaths
 from driple.pipeline.traces.align import Steps, Window, common_window, to_controller_ns
 from driple.pipeline.traces.run_index import read_sealed
 from driple.pipeline.traces.series import FloatArray
@@ -25,6 +25,8 @@ MAX_CLOCK_BOUND_NS = 100_000_000
 MAX_UNSEEN = 0.2
 """A run without samples in a larger share of the measured time is refused."""
 _GAP_PERIODS = 5.0
+_PACKETS = f"{PACKETS}/"
+"""Packet files are large, and a damaged one is still of use; their reader checks them."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Run:
     manifest: Manifest
     folder: Path
     tasks: Mapping[str, TaskTrace]
+    origin_ns: int = 0
+    """Zero of the run's timeline on the controller's clock."""
 
 
 def load_run(folder: Path) -> Run:
@@ -71,7 +75,7 @@ def load_run(folder: Path) -> Run:
     folder = Path(folder)
     paths = RunPaths(folder.absolute().parent.parent, folder.absolute().parent.name, folder.absolute().name)
     manifest = read_sealed(folder)
-    _check_files(folder, manifest.checksums)
+    _check_files(folder, {name: sum_ for name, sum_ in manifest.checksums.items() if not name.startswith(_PACKETS)})
     if [record.task for record in manifest.tasks] != list(manifest.run.setting.tasks):
         raise CorruptRun(f"{folder}: run.json does not have the tasks of {manifest.run.setting}")
     clocks = {record.task: _clock(folder, manifest, record) for record in manifest.tasks}
@@ -98,7 +102,7 @@ def load_run(folder: Path) -> Run:
         mine = steps.get(record.task)
         mine = mine.from_step(warmup).within(window) if mine is not None else None
         tasks[record.task] = TaskTrace(record.task, record.host, readings, mine, window, flags)
-    return Run(manifest, folder, tasks)
+    return Run(manifest, folder, tasks, origin_ns)
 
 
 _EVERY = ""

@@ -15,7 +15,7 @@ import pytest
 
 PACKAGES = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "simulator", "workloads")
 DATA = ("experiments", "inspectors", "zoo_graphs")
-COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report", "calibrate")
+COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report", "calibrate", "traffic")
 HEAVY = (
     "tensorflow",
     "tf_keras",

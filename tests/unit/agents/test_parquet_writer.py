@@ -16,6 +16,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint32": st.integers(0, 2**32 - 1),
     "uint64": st.integers(0, 2**64 - 1),
     "float32": st.floats(width=32, allow_nan=False),
     "float64": st.floats(allow_nan=False),
@@ -23,9 +24,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def round_trip(fields: list[Field], groups: list[list[list[Any]]], metadata: dict[str, str] | None = None) -> Any:
+def round_trip(
+    fields: list[Field], groups: list[list[list[Any]]], metadata: dict[str, str] | None = None, *, packed: bool = False
+) -> Any:
     stream = io.BytesIO()
-    writer = ParquetWriter(stream, fields)
+    writer = ParquetWriter(stream, fields, packed=packed)
     for columns in groups:
         writer.write_group(columns)
     writer.close(metadata or {})
@@ -35,6 +38,16 @@ def round_trip(fields: list[Field], groups: list[list[list[Any]]], metadata: dic
 
 def test_every_type_is_known_to_the_test() -> None:
     assert set(VALUES) == set(TYPECODES)
+
+
+@settings(max_examples=30)
+@given(st.sampled_from(["int32", "int64", "uint32", "uint64", "float64"]), st.data())
+def test_a_packed_file_has_the_same_values(kind: str, data: st.DataObject) -> None:
+    groups = data.draw(st.lists(st.lists(VALUES[kind], min_size=1, max_size=50), min_size=1, max_size=3))
+    file = round_trip([Field("c", kind, required=True)], [[values] for values in groups], packed=True)
+    assert file.read()["c"].to_pylist() == [value for values in groups for value in values]
+    chunk = file.metadata.row_group(0).column(0)
+    assert (chunk.compression, chunk.encodings[0]) == ("GZIP", "BYTE_STREAM_SPLIT")
 
 
 @settings(max_examples=50)

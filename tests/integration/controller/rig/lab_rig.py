@@ -106,12 +106,13 @@ class Rig:
         step: str = "60s",
         cold: bool = False,
         setting: str = SETTING,
+        more: str = "",
         connect: Callable[[HostSpec], Host] | None = None,
     ) -> tuple[list[RunResult], Seen]:
         """Does what is not done of a small experiment."""
         file = folder / "faults.yaml"
         text = EXPERIMENT.format(setting=setting, workload=workload, length=length, retries=retries, step=step)
-        file.write_text(text)
+        file.write_text(text + more)
         experiment = load_experiment(file)
         runs = plan(experiment)
         output = folder / "traces"

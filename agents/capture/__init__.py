@@ -1,0 +1,1 @@
+"""Packet headers of an interface: the kernel's ring, the file of a running capture, sealing."""

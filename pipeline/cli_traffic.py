@@ -1,0 +1,157 @@
+"""driple-traffic: what training jobs send over the network."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from driple.contracts.command import CommandParser, command, printable
+from driple.contracts.command_guard import require
+from driple.contracts.errors import BadInput
+from driple.pipeline.progress_line import ProgressLine
+from driple.pipeline.reports.number_text import UNKNOWN, duration, percent, plain, size
+
+if TYPE_CHECKING:
+    from driple.pipeline.traffic.traffic_job import TrafficJob
+
+FORMATS = ("svg", "png")
+
+
+@command
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the traffic. Returns 0, or 2 for bad input."""
+    arguments = _parser().parse_args(argv)
+    require("numpy", "pyarrow", *(["matplotlib"] if arguments.figures else []))
+    # Imported late, so that --help is fast.
+    from driple.pipeline.traffic.find_jobs import find_jobs
+    from driple.pipeline.traffic.study_tables import study_tables
+
+    progress = ProgressLine()
+    try:
+        found = find_jobs(
+            arguments.path, lambda what, done, total: progress.show(f"{what}: {done} of {total}", done, total)
+        )
+    finally:
+        progress.clear()
+    tables = study_tables(found.jobs) if arguments.csv or arguments.figures or arguments.json else []
+    if arguments.csv:
+        for table in tables:
+            table.write_csv(_folder("--csv", arguments.csv))
+    if arguments.figures:
+        from driple.pipeline.traffic.study_figures import write_figures
+
+        write_figures(_folder("--figures", arguments.figures), tables, arguments.format)
+    if arguments.perfetto:
+        from driple.pipeline.traffic.traffic_perfetto import write_traffic_perfetto
+
+        if len(found.jobs) != 1:
+            raise BadInput(f"--perfetto: expected one job, and there are {len(found.jobs)}")
+        write_traffic_perfetto(arguments.perfetto, found.jobs[0])
+    if arguments.json:
+        plain_tables = {
+            table.name: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in tables
+        }
+        aside = [{"path": str(path), "reason": reason} for path, reason in found.set_aside]
+        jobs = [job.to_json() for job in found.jobs]
+        print(json.dumps({"jobs": jobs, "tables": plain_tables, "set_aside": aside}, allow_nan=False))
+        return 0
+    print("\n".join(map(printable, _text(found.jobs))).replace(UNKNOWN, "-"))
+    for path, reason in found.set_aside:
+        print(printable(f"set aside: {path}: {reason}"))
+    return 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="driple-traffic",
+        description="Print what training jobs send: volume by task and pair, flows, throughput, burstiness,\n"
+        "retransmissions, loss, and bytes per step next to the formula of the strategy. Reads runs (packet files, or\n"
+        "counters and flow tables), pcap and pcapng files, and folders of captures (docs/guides/traffic.md).",
+        example="driple-traffic traces/dml-traffic --figures figures",
+    )
+    parser.add_argument(
+        "path", type=Path, nargs="+", metavar="PATH", help="runs or folders of runs, captures or folders of captures"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    files = parser.add_argument_group("files to write")
+    files.add_argument("--csv", type=Path, metavar="DIR", help="all tables as CSV")
+    files.add_argument("--figures", type=Path, metavar="DIR", help="the figures of the traffic study")
+    files.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of figures (default: %(default)s)")
+    files.add_argument("--perfetto", type=Path, metavar="OUT.json", help="throughput, flows and steps of one job")
+    return parser
+
+
+def _folder(option: str, path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{option} {path}: {error.strerror}") from None
+    return path
+
+
+_HEADER = (
+    "job",
+    "from",
+    "sent",
+    "flows",
+    "peak/mean 10 ms",
+    "retransmitted",
+    "lost",
+    "step sends",
+    "of formula",
+    "time",
+)
+
+
+def _text(jobs: Sequence[TrafficJob]) -> list[str]:
+    lines = _table([_HEADER, *map(_row, jobs)])
+    for job in jobs if len(jobs) == 1 else ():
+        lines += ["", "bytes between tasks"]
+        matrix = job.events.matrix()
+        ends = sorted({task for pair in matrix for task in pair})
+        cells = [[size(matrix[a, b]) if (a, b) in matrix else "" for b in ends] for a in ends]
+        lines += _table([("from \\ to", *ends), *((a, *row) for a, row in zip(ends, cells, strict=True))])
+        if job.sent_per_step():
+            formula, relative = job.formula(), job.relative_to_formula()
+            rows = [
+                (task, size(sent), size(formula[task].sent) if task in formula else "", plain(relative.get(task)))
+                for task, sent in job.sent_per_step().items()
+            ]
+            lines += [
+                "",
+                "bytes that a task sends in a step",
+                *_table([("task", "measured", "formula", "ratio"), *rows]),
+            ]
+        bursts = ((f"{1000 * bin_s:g} ms", plain(value)) for bin_s, value in job.burstiness().items())
+        lines += ["", "peak-to-mean", *_table([("bin", "ratio"), *bursts])]
+    return lines + [f"{job.name}: {note}" for job in jobs for note in job.notes]
+
+
+def _row(job: TrafficJob) -> tuple[str, ...]:
+    again, lost = job.retransmitted(), job.lost()
+    steps = job.sent_per_step()
+    relative = job.relative_to_formula()
+    return (
+        job.name,
+        job.source,
+        size(job.best.total),
+        str(len(job.events.flow_facts())),
+        plain(job.burstiness()[0.01]),
+        UNKNOWN if again is None else percent(again.share),
+        UNKNOWN if lost is None else percent(lost.share),
+        size(max(steps.values())) if steps else UNKNOWN,
+        f"{min(relative.values()):.3f}-{max(relative.values()):.3f}" if relative else UNKNOWN,
+        duration(job.duration_s),
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

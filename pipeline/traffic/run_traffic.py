@@ -1,0 +1,216 @@
+"""The traffic of a run directory: from its packet files if it has any, else from its counters and flow tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.formats.packets import TCP
+from driple.contracts.json_values import read_json_file
+from driple.contracts.metrics import NET_TX
+from driple.contracts.run_dir import RunPaths
+from driple.contracts.run_spec import JobSpec
+from driple.pipeline.graph.public import read_graph
+from driple.pipeline.readers.packet_file import read_packet_file
+from driple.pipeline.traces.align import to_controller_ns
+from driple.pipeline.traces.load_run import Run, load_run, read_parquet
+from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
+from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
+from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob, senders_only
+
+_PACKET_S = 0.001
+_LEARNED = ("accuracy", "loss")
+_ADDRESS = re.compile(r"\[?(.*?)\]?:(\d+)")
+
+Names = Mapping[Endpoint, str]
+
+
+def run_job(folder: Path) -> TrafficJob:
+    """Reads a run. Raises CorruptRun if it cannot be used."""
+    run = load_run(folder)
+    folder = folder.absolute()
+    paths = RunPaths(folder.parent.parent, folder.parent.name, folder.name)
+    job: JobSpec = read_json_file(paths.job, JobSpec.from_json)
+    tables = {task: _flow_table(paths, run, task) for task in run.tasks}
+    names = _Endpoints(job, tables)
+    packets, notes = _packets(paths, run)
+    counted = _flow_events(tables, names)
+    learned, what = _learned(paths, run)
+    windows = [trace.window for trace in run.tasks.values()]
+    servers = [trace.window for task, trace in run.tasks.items() if not task.startswith("worker:")]
+    return TrafficJob(
+        name=run.manifest.run_id,
+        path=folder,
+        source=COUNTERS if packets is None else PACKETS,
+        kind=_kind(run, paths),
+        events=counted if packets is None else packet_events(packets, names.task, run.origin_ns),
+        interface=_interface_events(run) if packets is None else None,
+        packets=packets,
+        payload=None if packets is None else packet_events(packets, names.task, run.origin_ns, payload=True),
+        steps={task: trace.steps for task, trace in run.tasks.items() if trace.steps is not None},
+        window=servers[0] if servers else max(windows, key=lambda window: window.duration_s),
+        learned=learned,
+        learned_what=what,
+        run=run,
+        notes=(*notes, *(f"{task}: {flag}" for task, trace in run.tasks.items() for flag in trace.flags)),
+    )
+
+
+def packet_events(
+    packets: Packets, name: Callable[[Endpoint], str], origin_ns: int, *, payload: bool = False
+) -> Events:
+    """What was sent on the wire, or the payload of it, from packets of any number of hosts."""
+    sent = senders_only(packets)
+    flows = tuple(
+        TaskFlow(flow.source, flow.destination, flow.protocol, name(flow.source), name(flow.destination))
+        for flow in sent.flows
+    )
+    size = sent.payload_bytes if payload else sent.wire_bytes
+    return Events((sent.t_ns - origin_ns) / 1e9, sent.flow, size, flows, _PACKET_S)
+
+
+class _Endpoints:
+    """Finds the task of an endpoint: by the flow tables, then by the port it listens on, then by its host."""
+
+    def __init__(self, job: JobSpec, tables: Mapping[str, Any]) -> None:
+        self._names: dict[Endpoint, str] = {}
+        on_address: dict[str, set[str]] = {}
+        for spec in job.tasks:
+            found = _ADDRESS.fullmatch(spec.address)
+            if found is not None:
+                self._names[Endpoint(found[1], int(found[2]))] = spec.task
+                on_address.setdefault(found[1], set()).add(spec.task)
+        self._only = {address: next(iter(tasks)) for address, tasks in on_address.items() if len(tasks) == 1}
+        for task, table in tables.items():
+            for address, port in set(zip(table["local_address"], table["local_port"].tolist(), strict=True)):
+                self._names[Endpoint(address, port)] = task
+
+    def task(self, end: Endpoint) -> str:
+        """The task, or the address of an endpoint that belongs to none."""
+        return self._names.get(end) or self._only.get(end.address) or end.address or "other"
+
+
+def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]]:
+    parts, notes = [], []
+    for host in run.manifest.clocks:
+        path = paths.packets(host)
+        if not path.exists():
+            continue
+        clock = run.manifest.clocks[host]
+        try:
+            found, _ = read_packet_file(path, lambda t_ns, clock=clock: to_controller_ns(clock, t_ns))  # type: ignore[misc]
+        except BadInput as error:
+            notes.append(str(error))
+            continue
+        parts.append(found)
+        notes += found.notes
+    return (join(parts) if parts else None), tuple(notes)
+
+
+def _kind(run: Run, paths: RunPaths) -> JobKind:
+    spec = run.manifest.run
+    workload = spec.workload
+    try:
+        gradient_bytes: float | None = float(read_graph(paths.graph("worker")).bytes_sent)
+    except BadInput:
+        gradient_bytes = None
+    topology = workload.topology if workload.strategy == "allreduce" else workload.strategy
+    return JobKind(
+        framework=workload.framework,
+        backend=workload.backend,
+        model=workload.model,
+        optimiser=workload.optimiser,
+        batch_size=workload.batch_size,
+        topology=topology,
+        loss_pct=spec.network.loss_pct,
+        workers=spec.setting.workers,
+        servers=spec.setting.servers,
+        gradient_bytes=gradient_bytes if gradient_bytes is not None and np.isfinite(gradient_bytes) else None,
+    )
+
+
+_TABLE = ("t_mono_ns", "flow", "local_address", "local_port", "remote_address", "remote_port", "of_task", "bytes_acked")
+
+
+def _flow_table(paths: RunPaths, run: Run, task: str) -> dict[str, Any]:
+    """The rows of the task's own flows, with times in seconds on the run's timeline."""
+    table = read_parquet(paths.flows(task))
+    missing = [name for name in _TABLE if name not in table.column_names]
+    if missing:
+        raise CorruptRun(f"{paths.flows(task)}: no column {missing[0]!r}")
+    found = {name: table.column(name).to_numpy(zero_copy_only=False) for name in _TABLE}
+    said = found["of_task"] == 1
+    own = np.isin(found["flow"], found["flow"][said])
+    found = {name: values[own] for name, values in found.items()}
+    clock = run.manifest.clocks[run.tasks[task].host]
+    found["t_s"] = (to_controller_ns(clock, found["t_mono_ns"].astype(np.int64)) - run.origin_ns) / 1e9
+    return found
+
+
+def _flow_events(tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> Events:
+    """What the kernel's counters say that each flow sent. A flow of the first look counts from its value then."""
+    times, numbers, gains, periods = [], [], [], []
+    flows: list[TaskFlow] = []
+    for table in tables.values():
+        looks = np.unique(table["t_s"])
+        periods += np.diff(looks).tolist()
+        for cookie in np.unique(table["flow"]):
+            which = np.flatnonzero(table["flow"] == cookie)
+            row = int(which[0])
+            source = Endpoint(table["local_address"][row], int(table["local_port"][row]))
+            destination = Endpoint(table["remote_address"][row], int(table["remote_port"][row]))
+            t_s, acked = table["t_s"][which], table["bytes_acked"][which].astype(np.int64)
+            gained = np.maximum(np.diff(acked, prepend=acked[0] if t_s[0] == looks[0] else 0), 0)
+            some = gained > 0
+            times.append(t_s[some])
+            numbers.append(np.full(int(some.sum()), len(flows)))
+            gains.append(gained[some])
+            flows.append(TaskFlow(source, destination, TCP, names.task(source), names.task(destination)))
+    return _events(times, numbers, gains, flows, max(_PACKET_S, float(np.median(periods)) if periods else 1.0))
+
+
+def _interface_events(run: Run) -> Events:
+    """What the network columns of every task say."""
+    times, numbers, gains, periods = [], [], [], []
+    flows: list[TaskFlow] = []
+    nobody = Endpoint("", 0)
+    for task, trace in run.tasks.items():
+        column = NET_TX.cpu_column if NET_TX.cpu_column in trace.readings else str(NET_TX.flow_column)
+        readings = trace.readings.get(column)
+        if readings is None:
+            continue
+        gained = np.maximum(np.diff(readings.value.astype(np.int64)), 0)
+        some = gained > 0
+        periods += np.diff(readings.t_s).tolist()
+        times.append(readings.t_s[1:][some])
+        numbers.append(np.full(int(some.sum()), len(flows)))
+        gains.append(gained[some])
+        flows.append(TaskFlow(nobody, nobody, TCP, task, OTHERS))
+    return _events(times, numbers, gains, flows, max(_PACKET_S, float(np.median(periods)) if periods else 1.0))
+
+
+def _events(times: Any, numbers: Any, gains: Any, flows: Iterable[TaskFlow], resolution_s: float) -> Events:
+    t_s = np.concatenate([np.zeros(0), *times])
+    order = np.argsort(t_s, kind="stable")
+    flow = np.concatenate([np.zeros(0, np.int64), *numbers]).astype(np.int64)[order]
+    return Events(t_s[order], flow, np.concatenate([np.zeros(0, np.int64), *gains])[order], tuple(flows), resolution_s)
+
+
+def _learned(paths: RunPaths, run: Run) -> tuple[list[tuple[float, float]], str]:
+    """Times and accuracies of the steps of the first worker; without accuracies, losses."""
+    task = "worker:0"
+    if task not in run.tasks:
+        return [], "loss"
+    table = read_parquet(paths.steps(task))
+    what = next((name for name in _LEARNED if name in table.column_names), "")
+    if not what:
+        return [], "loss"
+    clock = run.manifest.clocks[run.tasks[task].host]
+    t_s = (to_controller_ns(clock, table.column("end_mono_ns").to_numpy()) - run.origin_ns) / 1e9
+    values = table.column(what).to_numpy(zero_copy_only=False).astype(float)
+    return [(t, v) for t, v in zip(t_s.tolist(), values.tolist(), strict=True) if np.isfinite(v)], what

@@ -15,6 +15,7 @@ import json
 import os
 import statistics
 import tempfile
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -157,7 +158,8 @@ def page(rows: list[Comparison], about: Mapping[str, Any]) -> str:
         ),
         "",
     ]
-    return "\n".join(lines)
+    wrapped = (textwrap.fill(line, 118) if line[:1] not in ("", "|", "#") else line for line in lines)
+    return "\n".join(wrapped)
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def _of_workload(example: Example) -> dict[str, float]:
     for feature, name in _CONDITIONS.items():
         value = workload.get(name)
         found[feature] = _log1p(value) if feature != name else math.nan if value is None else float(value)
-    found |= {feature: float(workload.get(name) == choice) for feature, (name, choice) in _CHOICES.items()}
+    found |= {feature: _is(workload, name, choice) for feature, (name, choice) in _CHOICES.items()}
     found["log_threads"] = _log1p(workload.get("threads"))
     found["is_async"] = _is(workload, "update", "async")
     found["is_allreduce"] = _is(workload, "strategy", "allreduce")

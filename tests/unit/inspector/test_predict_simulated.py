@@ -126,7 +126,7 @@ def test_a_setting_without_device_file_names_the_known_ones_and_the_remedy(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = refused(["--setting", "h100-p1w2-pcie", "resnet20", *words], capsys)
-    assert "h100-p1w2-pcie" in error and "no device file of h100 (there are 2080ti" in error
+    assert "h100-p1w2-pcie" in error and "no device file of h100 (there are 1080ti, 2080ti" in error
     assert "driple-calibrate --name h100 --output devices/h100.json" in error
 
 

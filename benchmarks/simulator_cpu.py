@@ -45,7 +45,7 @@ from driple.simulator.fit.replay import Replay, targets
 from driple.simulator.fit.step_file import StepFile
 from driple.simulator.host_model import host_model
 
-KEPT = Path("docs/benchmarks/simulator/cpu.json")
+KEPT = Path("benchmarks/data/simulator-cpu.json")
 DIGITS = 4
 SPEED_ROWS = 8
 """Training rows of another machine, from which its speed is fitted."""

@@ -117,12 +117,22 @@ def write(found: Calibration, results: Path | None = None) -> None:
     try:
         if results is not None:
             write_calibration(found.result, results)
-        found.device_path.parent.mkdir(parents=True, exist_ok=True)
-        found.device.file.write(found.device_path)
-        if found.host is not None:
-            found.host.write(found.host_path)
     except OSError as error:
-        raise BadInput(f"{error.filename or found.device_path}: {error.strerror}") from None
+        raise BadInput(f"{results}: {error.strerror}") from None
+    write_files(found.device_path, found.device.file, found.host)
+
+
+def write_files(path: Path, device: DeviceFile, host: DeviceFile | None) -> tuple[Path, Path]:
+    """Writes a device file, and the host file beside it. Raises BadInput if the folder cannot be written."""
+    beside = path.with_name(f"{host_name(device.name)}{SUFFIX}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        device.write(path)
+        if host is not None:
+            host.write(beside)
+    except OSError as error:
+        raise BadInput(f"{error.filename or path}: {error.strerror}") from None
+    return path, beside
 
 
 def _beside(output: Path, name: str) -> Path:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path("devices")
 MOST_THREADS = 4096
+TRIES = 40
+"""Sets of timing constants in a fit to rows: about two minutes."""
+KINDS = ("device", "host")
 
 
 @command
@@ -27,13 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     options = {"device": arguments.device, "threads": arguments.threads, "quick": arguments.quick or None}
     given = [name for name, value in options.items() if value is not None]
-    if arguments.from_results is not None and given:
-        raise BadInput(f"--{given[0]} does not go with --from-results: nothing is measured")
+    other = "results" if arguments.from_results is not None else "rows" if arguments.from_rows is not None else None
+    if other is not None and given:
+        raise BadInput(f"--{given[0]} does not go with --from-{other}: nothing is measured")
+    if (arguments.from_rows is None) != (arguments.setting is None):
+        raise BadInput("--from-rows and --setting go together: they name the dataset of the machine")
+    if arguments.from_rows is not None and (arguments.from_results or arguments.keep_results):
+        raise BadInput("--from-rows goes with neither --from-results nor --keep-results")
     from driple.contracts.formats.calibration_result import read_calibration
     from driple.simulator import calibrate
 
     output = arguments.output or FOLDER / f"{arguments.name}.json"
     calibrate.check_target(arguments.name, output, arguments.force)
+    if arguments.from_rows is not None:
+        return _from_rows(arguments, output)
     if arguments.from_results is not None:
         result = read_calibration(arguments.from_results)
     else:
@@ -45,13 +55,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _from_rows(arguments: argparse.Namespace, output: Path) -> int:
+    from driple.contracts.json_values import to_plain
+    from driple.contracts.setting import Setting
+    from driple.simulator.calibrate import write_files
+    from driple.simulator.fit.row_calibration import calibrate_from_rows
+
+    setting = Setting.parse(arguments.setting)
+    files = calibrate_from_rows(
+        arguments.from_rows,
+        setting,
+        arguments.name,
+        tries=TRIES,
+        say=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    paths = write_files(output, *files)
+    if arguments.json:
+        found = {
+            kind: {"path": str(path), "file": to_plain(file)}
+            for kind, path, file in zip(KINDS, paths, files, strict=True)
+        }
+        tell(json.dumps(found, indent=1))
+        return 0
+    fits = [one for file in files for one in file.parameters.values() if one.error_pct is not None]
+    error = max(fits, key=lambda one: one.points or 0).error_pct if fits else None
+    lines = [f"{files[0].name}: {files[0].title}", *files[0].notes]
+    lines += [] if error is None else [f"error of the step time in the fit: {error:.1f} %"]
+    tell("\n".join([*lines, "", f"written: {paths[0]}, {paths[1]}"]))
+    return 0
+
+
 def parser() -> CommandParser:
     """All options."""
     made = CommandParser(
         prog="driple-calibrate",
         description="Measure this machine with a micro-benchmark of at most two minutes, and write the device file\n"
         "and the host file with which the simulator computes jobs on such machines. Needs TensorFlow. For\n"
-        "another machine, run it there and copy the two files.",
+        "another machine, run it there and copy the two files. --from-rows fits to measured runs instead.",
         example="driple-calibrate --name mymachine --output devices/mymachine.json",
     )
     add = made.add_argument
@@ -63,6 +103,9 @@ def parser() -> CommandParser:
         " (default: 1 for cpu, else 0)")  # fmt: skip
     add("--quick", action="store_true", help="a short form of 20 seconds: fewer ops, and shorter")
     add("--from-results", type=Path, metavar="FILE", help="do not measure: take a result that was kept")
+    add("--from-rows", type=Path, metavar="DATASETS", help="do not measure: fit to a dataset that was measured on such"
+        " machines (with --setting)")  # fmt: skip
+    add("--setting", help="whose rows, such as cpu-p1w2-1g")
     add("--keep-results", type=Path, metavar="FILE", help="also write what was measured")
     add("--force", action="store_true", help="replace files that exist")
     add("--json", action="store_true", help="print the results as JSON")

@@ -10,8 +10,6 @@ from pathlib import Path
 from driple.contracts.command import CommandParser, command
 
 PROG = "python -m driple.simulator.fit.cli_rows"
-STEPS = Path("steps", "lab.parquet")
-"""In the folder of the datasets: training steps of their workloads."""
 
 
 @command
@@ -25,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.contracts.setting import Setting
     from driple.simulator.fit.fit_rows import fit_rows, fit_speed, replays_of
     from driple.simulator.fit.measured_jobs import read_jobs
-    from driple.simulator.fit.step_file import StepFile
+    from driple.simulator.fit.step_file import STEPS, StepFile
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -68,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("datasets", type=Path, help="folder of datasets")
     parser.add_argument("--setting", required=True, help="whose rows, such as cpu-p1w2-1g")
     parser.add_argument("--all", action="store_true", help="also rows on the test side of the architecture split")
-    parser.add_argument("--steps", type=Path, help=f"file of training steps; missing ones are added (default: {STEPS})")
+    parser.add_argument("--steps", type=Path, help="file of training steps; missing ones are added")
     parser.add_argument("--device", type=Path, default=Path("devices/cpu.json"), help="to write (%(default)s)")
     parser.add_argument("--host", type=Path, default=Path("devices/cpu-host.json"), help="to write (%(default)s)")
     parser.add_argument(

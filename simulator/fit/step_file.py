@@ -34,6 +34,10 @@ Key = tuple[str, str, int, float, int, int, str, int]
 _NUMBERS = ("flops", "read_bytes", "written_bytes", "executions")
 
 
+STEPS = Path("steps", "lab.parquet")
+"""In a folder of datasets: training steps of their workloads."""
+
+
 def key_of(workload: Workload, servers: int) -> Key:
     """What a step depends on: the names of KEY_COLUMNS. An unknown size is 0; with one server there is one sharding."""
     sizes = (workload.image_size or 0, workload.sequence_length or 0)

@@ -53,14 +53,7 @@ def test_errors_are_within_the_goals(part: str, predicted: str, measured: str, m
     assert validation.error(validation.rows_of(CONTENT[part]), predicted, measured).mape <= most
 
 
-def test_measured_rows_join_when_their_table_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    assert validation.measured_rows(path) == ""
-    path.write_text(
-        json.dumps(
-            {"text": "Three settings.", "tables": [{"title": "Step time", "columns": ["a", "b"], "rows": [[1, 2]]}]}
-        )
-    )
-    drawn = validation.measured_rows(path)
-    assert "Three settings." in drawn
-    assert "### Step time\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n" in drawn
+def test_the_page_shows_the_errors_on_measured_rows() -> None:
+    figures = json.loads(validation.ROWS.read_text())
+    assert validation.measured_rows(figures) in PAGE.read_text()
+    assert set(figures) == {"cpu-p1w1-1g", "cpu-p1w2-1g", "cpu-p2w2-1g"}

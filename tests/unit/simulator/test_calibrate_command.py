@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
+import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.formats.calibration_result import APPLY, ASYNC_STEP, PULL, PUSH, SYNC_STEP
 from driple.contracts.formats.device import read_device
+from driple.contracts.setting import Setting
 from driple.simulator.cli_calibrate import main
+from driple.simulator.fit.fit_rows import replays_of
+from driple.simulator.fit.measured_jobs import read_jobs
+from driple.simulator.fit.replay import step_times
+from driple.simulator.fit.step_file import StepFile
+from driple.simulator.host_model import host_model
 
 TIMES = {"wall_s": 0.01, "spread_pct": 1.0, "repeats": 5}
 
@@ -104,6 +113,50 @@ def test_bad_arguments_are_one_line(
     told = capsys.readouterr().err
     assert message in told and told.count("\n") == 1
     assert not Path("devices").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from-rows", "datasets"], "--from-rows and --setting go together"),
+        (["--from-rows", "datasets", "--setting", "cpu-p1w1-1g", "--quick"], "--quick does not go with --from-rows"),
+        (["--from-rows", "none", "--setting", "cpu-p1w1-1g"], "none"),
+        (["--from-rows", "datasets", "--setting", "v100-p1w2-pcie"], "v100-p1w2-pcie"),
+    ],
+)
+def test_bad_rows_are_one_line(
+    checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    words = [str(checkout / word) if word == "datasets" else word for word in arguments]
+    assert main(["--name", "mine", "--output", str(tmp_path / "mine.json"), *words]) == 2
+    told = capsys.readouterr().err
+    assert message in told and told.count("\n") == 1
+    assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.mark.parametrize("models", [("resnet20", "lenet", "mobilenet"), ("lenet",)], ids=["all", "speed"])
+def test_rows_of_a_machine_give_files_that_simulate_it(
+    checkout: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], models: tuple[str, ...]
+) -> None:
+    """A few of the rows, for a quick fit; with fewer than twelve workloads only the speed is fitted."""
+    datasets, setting = tmp_path / "datasets", Setting.parse("cpu-p1w1-1g")
+    (datasets / "steps").mkdir(parents=True)
+    shutil.copy(checkout / "datasets" / "steps" / "lab.parquet", datasets / "steps")
+    table = pq.read_table(checkout / "datasets" / f"{setting}.parquet")
+    kept = [row for row in range(len(table)) if table["model"][row].as_py() in models]
+    pq.write_table(table.take(kept), datasets / f"{setting}.parquet")
+    output = tmp_path / "devices" / "mine.json"
+    rows = ["--from-rows", str(datasets), "--setting", str(setting)]
+    assert main(["--name", "mine", "--output", str(output), *rows]) == 0
+    told = capsys.readouterr()
+    assert "written: " in told.out and ("only the speed" in told.err) == (len(models) == 1)
+    host = host_model(read_device(output.with_name("mine-host.json")))
+    replays = replays_of(read_jobs(datasets, setting), StepFile(datasets / "steps" / "lab.parquet"))
+    ratios = [
+        simulated / one.job.targets["step_s"]
+        for one, simulated in zip(replays, step_times(replays, read_device(output), host), strict=True)
+    ]
+    assert median(ratios) == pytest.approx(1.0, abs=0.2)
 
 
 @pytest.mark.parametrize("device", ["gpu", "gpu:x", "tpu"])

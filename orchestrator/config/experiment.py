@@ -50,7 +50,7 @@ NETWORK_AXES: dict[str, tuple[str, Callable[[object], Any]]] = {
 KEYS: dict[str, str] = {
     "name": "folder of its runs under the output folder; the file's own name if left out",
     "setting": "a setting, or a list of them",
-    "hosts": "lab (the embedded default), local, or an inventory file",
+    "hosts": "lab (the embedded default), local, simulated, or an inventory file",
     "placement": "packed, spread, {spread: machines} or {explicit: {host: [tasks]}}; follows the setting if left out",
     "defaults": "axes (but model) of every grid that does not say otherwise",
     "workloads": "a list of grids; every combination of a grid's axes is a workload",
@@ -105,8 +105,11 @@ class Experiment:
     retry_wait_s: float
 
 
-def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
-    """Reads an experiment file, or its content with file names relative to the current folder. Raises FileFaults."""
+def load_experiment(source: Path | Mapping[str, Any], default_hosts: str = DEFAULT) -> Experiment:
+    """Reads an experiment file, or its content with file names relative to the current folder. Raises FileFaults.
+
+    `default_hosts` is the backend of an experiment without the key `hosts`.
+    """
     faults = Faults()
     if isinstance(source, Mapping):
         path = Path(MAPPING)
@@ -120,12 +123,12 @@ def load_experiment(source: Path | Mapping[str, Any]) -> Experiment:
                 f"expected an experiment (a mapping with {', '.join(list(KEYS)[:3])}, ...), got {shown(root.value)}"
             )
         raise FileFaults(list(faults.found))
-    experiment = _read(root, path)
+    experiment = _read(root, path, default_hosts)
     faults.raise_if_any()
     return experiment
 
 
-def _read(root: At, path: Path) -> Experiment:
+def _read(root: At, path: Path, default_hosts: str) -> Experiment:
     keys = root.keys(KEYS, required=("setting", "workloads"))
     settings = keys["setting"].many(Setting.parse) if "setting" in keys else ()
     folder = path.parent
@@ -137,7 +140,7 @@ def _read(root: At, path: Path) -> Experiment:
         name=_name(root, keys.get("name"), path),
         source=str(path),
         settings=settings,
-        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind=DEFAULT),
+        inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind=default_hosts),
         policy=_policy(keys["placement"]) if "placement" in keys else Policy(),
         workloads=tuple(workloads.read(keys["workloads"])) if "workloads" in keys else (),
         networks=_networks(keys["network"]) if "network" in keys else (NetworkCondition(),),
@@ -245,7 +248,7 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
         for strategy in strategies:
             fault = STRATEGIES[strategy].fault(setting.servers, setting.workers)
             if fault is not None:
-                keys["setting"].fault(f"{fault}, and {setting} has {setting.servers or setting.workers}")
+                keys["setting"].fault(f"{fault}; {setting} has {setting.servers} servers and {setting.workers} workers")
         for backend in backends:
             fault = device_fault(backend, setting.device != CPU)
             if fault is not None:

@@ -32,7 +32,9 @@ class LabBackend(Backend):
 
     def hosts_for(self, setting: Setting) -> tuple[HostSpec, ...]:
         if setting.device != CPU:
-            raise BadInput(f"the lab has no {setting.device}; use a cpu-... setting, or an inventory of real hosts")
+            raise BadInput(
+                f"the lab has no {setting.device}; use a cpu-... setting, an inventory of real hosts, or --simulate"
+            )
         count = 1 if setting.one_machine else len(setting.tasks)
         return tuple(HostSpec(name=f"lab{i + 1}", address=f"lab{i + 1}") for i in range(count))
 

@@ -20,6 +20,7 @@ from typing import Any
 from driple.contracts.errors import BadInput
 from driple.contracts.manifest import SIMULATED
 from driple.contracts.run_dir import RunPaths
+from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.experiment_lookup import find_experiment
@@ -95,10 +96,12 @@ def plan_sweep(
 ) -> SweepPlan:
     """Plans an experiment without starting anything. Arguments as of `run`."""
     source = experiment if isinstance(experiment, Mapping) else find_experiment(experiment)
-    loaded = load_experiment(source)
+    loaded = load_experiment(source, SIMULATED) if simulate else load_experiment(source)
     simulated = simulate or loaded.inventory.kind == SIMULATED
-    if simulate and loaded.inventory.kind != SIMULATED:
+    if simulate and not loaded.name.endswith(SIMULATED_FOLDER):
         loaded = replace(loaded, name=loaded.name + SIMULATED_FOLDER)
+    if simulated:
+        _check_simulated(loaded)
     runs = plan(loaded)
     names = [run.id for run in runs]
     done = sealed_runs(Path(output), loaded.name, names) if resume else frozenset()
@@ -107,6 +110,24 @@ def plan_sweep(
     for datasets in done_in:
         done |= measured_runs(Path(datasets), map(str, loaded.settings), names, simulated=simulated)
     return SweepPlan(loaded, runs, done, simulated)
+
+
+def _check_simulated(experiment: Experiment) -> None:
+    """Refuses what no simulation has, before the first run. Raises BadInput."""
+    for network in experiment.networks:
+        parts = [part for part in network.parts if part != "rate"]
+        if parts:
+            raise BadInput(
+                f"{experiment.source}: network: {parts[0]}: a simulation has no packet loss, no delay and no congestion"
+                " control; leave them out, or measure"
+            )
+    for workload in experiment.workloads:
+        framework = FRAMEWORKS[workload.framework]
+        if not framework.writes_graph:
+            raise BadInput(
+                f"{experiment.source}: {workload.label}: jobs of {framework.title} cannot be simulated, because they "
+                "have no graph; measure them"
+            )
 
 
 def run(

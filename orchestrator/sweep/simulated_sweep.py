@@ -27,7 +27,6 @@ from driple.contracts.protocol.message import Tagged
 from driple.contracts.protocol.simulation_messages import Failed, Simulate, Simulated, read_line
 from driple.contracts.run_dir import RunPaths, replacing
 from driple.contracts.run_spec import JobSpec, TaskSpec
-from driple.contracts.strategy import FRAMEWORKS
 from driple.orchestrator.attempt.fetch import Stage, previous_attempts, remove_partials, seal
 from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.planning.plan import PlannedRun
@@ -48,10 +47,7 @@ class SimulatedSweep:
         watcher: Watcher,
         provenance: Provenance,
     ) -> None:
-        """Prepares; `go` runs. Raises BadInput for what the simulator does not know."""
-        for workload in experiment.workloads:
-            if not FRAMEWORKS[workload.framework].writes_graph:
-                raise BadInput(f"{workload.label}: framework {workload.framework} cannot be simulated")
+        """Prepares; `go` runs."""
         self._experiment = experiment
         self._options = options
         self._watcher = watcher

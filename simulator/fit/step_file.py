@@ -95,6 +95,7 @@ def write_steps(steps: Mapping[Key, TrainingStep], path: Path) -> None:
     columns += [(name, arrow.list_(getattr(arrow, kind)())) for name, kind in LIST_COLUMNS.items()]
     schema = arrow.schema(columns, metadata=METADATA)
     rows = [{**dict(zip(KEY_COLUMNS, key, strict=True)), **_lists(steps[key])} for key in sorted(steps)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, "wb") as stream:
         table = arrow.Table.from_pylist(rows, schema=schema)
         parquet.write_table(table, stream, compression="zstd", compression_level=19, write_statistics=False)

@@ -19,6 +19,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.manifest import Manifest
 from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.cli import main
+from driple.orchestrator.sweep.run_experiment import plan_sweep
 from driple.pipeline.traces.load_run import load_run
 from driple.simulator.simulation import simulate_workload
 
@@ -74,6 +75,24 @@ def test_real_hosts_can_be_simulated_in_a_folder_of_their_own(tmp_path: Path) ->
     assert result.experiment == "v100-p5w5-1g-simulated"
     assert result.sealed and not result.failed
     assert not list(tmp_path.glob("*/.*.partial"))
+
+
+def test_an_experiment_without_hosts_can_be_simulated(tmp_path: Path) -> None:
+    content = experiment(workloads=[{"model": "lenet", "batch_size": 32}])
+    del content["hosts"]
+    with pytest.raises(BadInput, match="the lab has no v100.*--simulate"):
+        driple.run(content, output=tmp_path)
+    (one,) = driple.run(content, output=tmp_path, simulate=True).runs
+    assert one.status == "sealed" and Path(str(one.directory)).parent.name == "sim-simulated"
+
+
+def test_a_plan_refuses_what_the_simulation_would(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="network: loss: a simulation has no packet loss"):
+        plan_sweep(experiment(setting="v100-p1w2-1g", network={"loss": ["0%", "1%"]}), output=tmp_path)
+    with pytest.raises(BadInput, match="jobs of PyTorch cannot be simulated"):
+        plan_sweep(
+            experiment(setting="v100-p0w2-1g", workloads=[{"model": "lenet", "framework": "torch"}]), output=tmp_path
+        )
 
 
 def _after_first(folder: Path) -> Any:

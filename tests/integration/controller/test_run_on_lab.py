@@ -140,6 +140,7 @@ def test_one_machine_has_its_traffic_from_flows(rig: Rig, tmp_path: Path) -> Non
 
 def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(rig: Rig, tmp_path: Path) -> None:
     """The lab cannot limit a link to 40 Gbit/s, and does not reach it."""
+    rig.close()  # the hosts of the pool have links of the setting before
     (result,), _ = rig.sweep(tmp_path, setting="cpu-p1w2-40g", length="steps: 10")
     assert result.status == "sealed", result.failure
     manifest = manifest_of(tmp_path)

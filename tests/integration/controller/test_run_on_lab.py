@@ -139,15 +139,15 @@ def test_one_machine_has_its_traffic_from_flows(rig: Rig, tmp_path: Path) -> Non
 
 
 def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(rig: Rig, tmp_path: Path) -> None:
-    """The lab cannot limit a link to 40 Gbit/s, and does not reach it."""
+    """The lab cannot limit a link to 800 Gbit/s, and does not reach it."""
     rig.close()  # the hosts of the pool have links of the setting before
-    (result,), _ = rig.sweep(tmp_path, setting="cpu-p1w2-40g", length="steps: 10")
+    (result,), _ = rig.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
     assert result.status == "sealed", result.failure
     manifest = manifest_of(tmp_path)
-    assert "instead of 40000" in str(manifest.network_not_as_asked)
+    assert "instead of 800000" in str(manifest.network_not_as_asked), manifest.measured_network
     assert manifest.measured_network["rtt_ms"] > 0 and manifest.network_done_by["congestion"] == "cubic by route"
     found = build_dataset([tmp_path / "traces"], output=tmp_path / "datasets")
     (left,) = found.set_aside
-    assert "instead of 40000" in left.reason
-    again, _ = rig.sweep(tmp_path, setting="cpu-p1w2-40g", length="steps: 10")
+    assert "instead of 800000" in left.reason
+    again, _ = rig.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
     assert len(again) == 1  # it does not count as done

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import is_simulated
 from driple.pipeline.progress_line import ProgressLine
 from driple.pipeline.reports.number_text import UNKNOWN, duration, percent, plain, size
 
@@ -56,8 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         aside = [{"path": str(path), "reason": reason} for path, reason in found.set_aside]
         jobs = [job.to_json() for job in found.jobs]
-        print(json.dumps({"jobs": jobs, "tables": plain_tables, "set_aside": aside}, allow_nan=False))
+        found_all = {"provenance": found.provenance, "jobs": jobs, "tables": plain_tables, "set_aside": aside}
+        print(json.dumps(found_all, allow_nan=False))
         return 0
+    if is_simulated(found.provenance):
+        print("SIMULATED: simulated runs, not measured ones")
     print("\n".join(map(printable, _text(found.jobs))).replace(UNKNOWN, "-"))
     for path, reason in found.set_aside:
         print(printable(f"set aside: {path}: {reason}"))
@@ -123,7 +127,7 @@ def _text(jobs: Sequence[TrafficJob]) -> list[str]:
             lines += [
                 "",
                 "bytes that a task sends in a step",
-                *_table([("task", "measured", "formula", "ratio"), *rows]),
+                *_table([("task", job.provenance, "formula", "ratio"), *rows]),
             ]
         bursts = ((f"{1000 * bin_s:g} ms", plain(value)) for bin_s, value in job.burstiness().items())
         lines += ["", "peak-to-mean", *_table([("bin", "ratio"), *bursts])]

@@ -38,7 +38,8 @@ def traffic_report(inputs: Sequence[Path], root: Path, watch: Watch) -> Report:
     ]
     if job.sent_per_step():
         sections.insert(1, Section("Bytes per step", _steps(job)))
-    return Report(f"Traffic of {job.name}", sections, {"kind": "traffic", **job.to_json()}, notes=job.notes)
+    found = {"kind": "traffic", **job.to_json()}
+    return Report(f"Traffic of {job.name}", sections, found, notes=job.notes, provenance=job.provenance)
 
 
 def _overview(job: TrafficJob) -> Html:
@@ -69,7 +70,7 @@ def _steps(job: TrafficJob) -> Html:
         for task, sent in job.sent_per_step().items()
     ]
     caption = "What each task sends in a step, and the formula of the strategy"
-    return table(caption, ["task", "measured", "formula", "ratio"], rows)
+    return table(caption, ["task", job.provenance, "formula", "ratio"], rows)
 
 
 def _pictures(job: TrafficJob) -> list[Html]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
 from driple.contracts.formats.packets import TCP
 from driple.contracts.json_values import read_json_file
 from driple.contracts.metrics import NET_TX
@@ -48,6 +49,7 @@ def run_job(folder: Path) -> TrafficJob:
         path=folder,
         source=COUNTERS if packets is None else PACKETS,
         kind=_kind(run, paths),
+        provenance=SIMULATED if run.manifest.is_simulated else MEASURED,
         events=counted if packets is None else packet_events(packets, names.task, run.origin_ns),
         interface=_interface_events(run) if packets is None else None,
         packets=packets,

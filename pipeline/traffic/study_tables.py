@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from driple.contracts.formats.dataset import joined_provenance
 from driple.pipeline.traffic.study_statistics import by_batch, by_variant, regression
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
 from driple.pipeline.traffic.traffic_events import BINS_S, PIECE_S, Events, TaskFlow, flow_size_cdf
@@ -21,7 +23,8 @@ _NEARLY = 1.2  # a sampler at 100 Hz has some periods that are a little longer t
 
 def study_tables(jobs: Jobs) -> list[StudyTable]:
     """All tables that have rows."""
-    found = (make(jobs) for make in _TABLES)
+    provenance = joined_provenance(job.provenance for job in jobs)
+    found = (replace(make(jobs), provenance=provenance) for make in _TABLES)
     return [table for table in found if table.rows]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.dataset import MEASURED
 from driple.contracts.traffic_formulas import StepBytes, step_bytes
 from driple.pipeline.traces.align import Steps, Window
 from driple.pipeline.traces.load_run import Run
@@ -50,6 +51,8 @@ class TrafficJob:
     kind: JobKind
     events: Events
     """What every task sent, each byte once: on the wire with packets, payload of TCP flows with counters."""
+    provenance: str = MEASURED
+    """`measured` or `simulated`."""
     interface: Events | None = None
     """With counters: bytes that interfaces sent, at the sampling rate, without pairs."""
     packets: Packets | None = field(default=None, repr=False)
@@ -134,6 +137,7 @@ class TrafficJob:
             "name": self.name,
             "path": str(self.path),
             "source": self.source,
+            "provenance": self.provenance,
             **vars(self.kind),
             "duration_s": self.duration_s,
             "steps": self.step_count,

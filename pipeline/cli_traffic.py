@@ -113,11 +113,12 @@ _HEADER = (
 def _text(jobs: Sequence[TrafficJob]) -> list[str]:
     lines = _table([_HEADER, *map(_row, jobs)])
     for job in jobs if len(jobs) == 1 else ():
-        lines += ["", "bytes between tasks"]
         matrix = job.events.matrix()
         ends = sorted({task for pair in matrix for task in pair})
         cells = [[size(matrix[a, b]) if (a, b) in matrix else "" for b in ends] for a in ends]
-        lines += _table([("from \\ to", *ends), *((a, *row) for a, row in zip(ends, cells, strict=True))])
+        if matrix:
+            lines += ["", "bytes between tasks"]
+            lines += _table([("from \\ to", *ends), *((a, *row) for a, row in zip(ends, cells, strict=True))])
         if job.sent_per_step():
             formula, relative = job.formula(), job.relative_to_formula()
             rows = [
@@ -142,7 +143,7 @@ def _row(job: TrafficJob) -> tuple[str, ...]:
         job.name,
         job.source,
         size(job.best.total),
-        str(len(job.events.flow_facts())),
+        UNKNOWN if job.flow_count is None else str(job.flow_count),
         plain(job.burstiness()[0.01]),
         UNKNOWN if again is None else percent(again.share),
         UNKNOWN if lost is None else percent(lost.share),

@@ -48,8 +48,9 @@ def _overview(job: TrafficJob) -> Html:
         ("from", job.source),
         ("sent", size(job.best.total)),
         ("time", duration(job.duration_s)),
-        ("flows", len(job.events.flow_facts())),
     ]
+    if job.flow_count is not None:
+        pairs.append(("flows", job.flow_count))
     if again is not None:
         pairs.append(("sent again", f"{counted(again.segments, 'segment')} ({percent(again.share)})"))
     if lost is not None:

@@ -37,10 +37,14 @@ def run_job(folder: Path) -> TrafficJob:
     folder = folder.absolute()
     paths = RunPaths(folder.parent.parent, folder.parent.name, folder.name)
     job: JobSpec = read_json_file(paths.job, JobSpec.from_json)
-    tables = {task: _flow_table(paths, run, task) for task in run.tasks}
+    tables = {task: _flow_table(paths, run, task) for task in run.tasks if paths.flows(task).exists()}
     names = _Endpoints(job, tables)
     packets, notes = _packets(paths, run)
-    counted = _flow_events(tables, names)
+    if packets is None:
+        events, more = _counted(run, tables, names)
+        notes += more
+    else:
+        events = packet_events(packets, names.task, run.origin_ns)
     learned, what = _learned(paths, run)
     windows = [trace.window for trace in run.tasks.values()]
     servers = [trace.window for task, trace in run.tasks.items() if not task.startswith("worker:")]
@@ -50,7 +54,7 @@ def run_job(folder: Path) -> TrafficJob:
         source=COUNTERS if packets is None else PACKETS,
         kind=_kind(run, paths),
         provenance=SIMULATED if run.manifest.is_simulated else MEASURED,
-        events=counted if packets is None else packet_events(packets, names.task, run.origin_ns),
+        events=events,
         interface=_interface_events(run) if packets is None else None,
         packets=packets,
         payload=None if packets is None else packet_events(packets, names.task, run.origin_ns, payload=True),
@@ -152,6 +156,15 @@ def _flow_table(paths: RunPaths, run: Run, task: str) -> dict[str, Any]:
     clock = run.manifest.clocks[run.tasks[task].host]
     found["t_s"] = (to_controller_ns(clock, found["t_mono_ns"].astype(np.int64)) - run.origin_ns) / 1e9
     return found
+
+
+def _counted(run: Run, tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> tuple[Events, tuple[str, ...]]:
+    """What flow tables say, if all tasks have one: the pairs of some tasks alone look like those of the job."""
+    without = [task for task in run.tasks if task not in tables]
+    if not without:
+        return _flow_events(tables, names), ()
+    note = f"no flow table of {', '.join(without)}: read from interface counters alone, without pairs and flows"
+    return _events((), (), (), (), float("inf")), (note,)
 
 
 def _flow_events(tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> Events:

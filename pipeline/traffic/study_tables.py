@@ -61,7 +61,9 @@ def _matrix(jobs: Jobs) -> StudyTable:
 
 def _flow_counts(jobs: Jobs) -> StudyTable:
     rows = [
-        (job.name, job.kind.variant, job.kind.model, job.kind.topology, len(job.events.flow_facts())) for job in jobs
+        (job.name, job.kind.variant, job.kind.model, job.kind.topology, job.flow_count)
+        for job in jobs
+        if job.flow_count is not None
     ]
     columns = ("job", "variant", "model", "topology", "flows")
     return StudyTable("fig5-flows", "Number of flows", columns, tuple(rows))

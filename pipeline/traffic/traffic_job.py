@@ -50,7 +50,9 @@ class TrafficJob:
     """`packets` or `counters`."""
     kind: JobKind
     events: Events
-    """What every task sent, each byte once: on the wire with packets, payload of TCP flows with counters."""
+    """What every task sent, each byte once: on the wire with packets, payload of TCP flows with counters.
+
+    Empty if only the interfaces were counted."""
     provenance: str = MEASURED
     """`measured` or `simulated`."""
     interface: Events | None = None
@@ -73,6 +75,11 @@ class TrafficJob:
     def best(self) -> Events:
         """The finest record of the total."""
         return self.events if self.interface is None else self.interface
+
+    @property
+    def flow_count(self) -> int | None:
+        """Flows that sent something; None if only the interfaces were counted."""
+        return len(self.events.flow_facts()) if self.events.flows or self.interface is None else None
 
     @property
     def duration_s(self) -> float:

@@ -64,3 +64,18 @@ def test_both_kinds_together_are_refused(
     for kind in order:
         assert f"{traces / kind / RUN} is {kind}" in captured.err
     assert "separately" in captured.err
+
+
+def test_pairs_need_the_flow_tables_of_all_tasks(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = traces / SIMULATED / RUN
+    (table,) = (run / "trace").glob("worker-1.flows.parquet")
+    table.unlink()
+    found = Manifest.read(run / "run.json")
+    name = str(table.relative_to(run))
+    replace(found, checksums={key: sum_ for key, sum_ in found.checksums.items() if key != name}).write(
+        run / "run.json"
+    )
+    assert main([str(run), "--json"]) == 0
+    (job,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert (job["pairs"], job["flows"]) == ([], []) and set(job["bytes_sent"]) == {"ps:0", "worker:0", "worker:1"}
+    assert "no flow table of worker:1: read from interface counters alone, without pairs and flows" in job["notes"]

@@ -21,6 +21,7 @@ from driple.pipeline.readers.packet_file import read_packet_file
 from driple.pipeline.traces.align import to_controller_ns
 from driple.pipeline.traces.load_run import Run, load_run, read_parquet
 from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
+from driple.pipeline.traffic.other_ends import other_ends
 from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
 from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob, senders_only
 
@@ -102,7 +103,8 @@ class _Endpoints:
 
 
 def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]]:
-    parts, notes = [], []
+    parts: dict[str, Packets] = {}
+    notes: list[str] = []
     for host in run.manifest.clocks:
         path = paths.packets(host)
         if not path.exists():
@@ -113,9 +115,10 @@ def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]
         except BadInput as error:
             notes.append(str(error))
             continue
-        parts.append(found)
+        parts[path.name] = found
         notes += found.notes
-    return (join(parts) if parts else None), tuple(notes)
+    whole, replaced = other_ends(parts)
+    return (join(whole) if parts else None), (*notes, *replaced)
 
 
 def _kind(run: Run, paths: RunPaths) -> JobKind:

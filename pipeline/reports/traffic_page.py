@@ -39,7 +39,8 @@ def traffic_report(inputs: Sequence[Path], root: Path, watch: Watch) -> Report:
     if job.sent_per_step():
         sections.insert(1, Section("Bytes per step", _steps(job)))
     found = {"kind": "traffic", **job.to_json()}
-    return Report(f"Traffic of {job.name}", sections, found, notes=job.notes, provenance=job.provenance)
+    notes = (*job.notes, *(f"set aside: {path.name}: {reason}" for path, reason in job.set_aside))
+    return Report(f"Traffic of {job.name}", sections, found, notes=notes, provenance=job.provenance)
 
 
 def _overview(job: TrafficJob) -> Html:

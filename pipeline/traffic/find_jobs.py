@@ -42,6 +42,7 @@ def find_jobs(paths: Sequence[Path], progress: Callable[[str, int, int], None] =
         progress("jobs", number, len(places))
         try:
             jobs.append(_job(place))
+            aside += jobs[-1].set_aside
         except DripleError as error:
             if len(places) == 1:
                 raise BadInput(str(error)) from None

@@ -20,8 +20,8 @@ from driple.pipeline.graph.public import read_graph
 from driple.pipeline.readers.packet_file import read_packet_file
 from driple.pipeline.traces.align import to_controller_ns
 from driple.pipeline.traces.load_run import Run, load_run, read_parquet
-from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
 from driple.pipeline.traffic.other_ends import other_ends
+from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
 from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
 from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob, senders_only
 

@@ -70,6 +70,8 @@ class TrafficJob:
     learned_what: str = "loss"
     run: Run | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
+    set_aside: tuple[tuple[Path, str], ...] = ()
+    """Captures of the job that could not be used, with the reasons."""
 
     @property
     def best(self) -> Events:

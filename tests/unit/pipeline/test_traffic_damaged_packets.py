@@ -40,7 +40,7 @@ def write_packets(path: Path, begin_us: int, *, sends: bool) -> None:
     with path.open("wb") as stream:
         writer = ParquetWriter(stream, [Field(one.name, one.type, True) for one in PACKET_COLUMNS], packed=True)
         for start in range(0, count, ROWS):
-            writer.write_group(list(zip(*rows[start : start + ROWS])))
+            writer.write_group(list(zip(*rows[start : start + ROWS], strict=True)))
         writer.close({METADATA_KEY: encode(facts)})
 
 

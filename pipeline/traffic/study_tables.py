@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import joined_provenance
 from driple.pipeline.traffic.study_statistics import by_batch, by_variant, regression
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
@@ -191,8 +192,11 @@ def _throughput(jobs: Jobs) -> StudyTable:
     for job in jobs:
         start_s, end_s = job.best.span
         for bin_s in (max(FINE_S, job.best.resolution_s), 1.0):
-            for i, rate in enumerate(job.best.throughput(bin_s, start_s, end_s + bin_s)):
-                rows.append((job.name, bin_s, start_s + i * bin_s, float(rate)))
+            try:
+                rates = job.best.throughput(bin_s, start_s, end_s + bin_s)
+            except BadInput as error:
+                raise BadInput(f"{job.path}: {error}") from None
+            rows += [(job.name, bin_s, start_s + i * bin_s, float(rate)) for i, rate in enumerate(rates)]
     columns = ("job", "bin_s", "start_s", "bytes_per_s")
     return StudyTable("throughput", "Total throughput", columns, tuple(rows))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from driple.contracts.command import CommandParser, command, printable
 from driple.contracts.command_guard import require
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import is_simulated
 from driple.pipeline.progress_line import ProgressLine
 from driple.pipeline.reports.number_text import UNKNOWN, duration, percent, plain, size
 
@@ -56,8 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         }
         aside = [{"path": str(path), "reason": reason} for path, reason in found.set_aside]
         jobs = [job.to_json() for job in found.jobs]
-        print(json.dumps({"jobs": jobs, "tables": plain_tables, "set_aside": aside}, allow_nan=False))
+        found_all = {"provenance": found.provenance, "jobs": jobs, "tables": plain_tables, "set_aside": aside}
+        print(json.dumps(found_all, allow_nan=False))
         return 0
+    if is_simulated(found.provenance):
+        print("SIMULATED: simulated runs, not measured ones")
     print("\n".join(map(printable, _text(found.jobs))).replace(UNKNOWN, "-"))
     for path, reason in found.set_aside:
         print(printable(f"set aside: {path}: {reason}"))
@@ -109,11 +113,12 @@ _HEADER = (
 def _text(jobs: Sequence[TrafficJob]) -> list[str]:
     lines = _table([_HEADER, *map(_row, jobs)])
     for job in jobs if len(jobs) == 1 else ():
-        lines += ["", "bytes between tasks"]
         matrix = job.events.matrix()
         ends = sorted({task for pair in matrix for task in pair})
         cells = [[size(matrix[a, b]) if (a, b) in matrix else "" for b in ends] for a in ends]
-        lines += _table([("from \\ to", *ends), *((a, *row) for a, row in zip(ends, cells, strict=True))])
+        if matrix:
+            lines += ["", "bytes between tasks"]
+            lines += _table([("from \\ to", *ends), *((a, *row) for a, row in zip(ends, cells, strict=True))])
         if job.sent_per_step():
             formula, relative = job.formula(), job.relative_to_formula()
             rows = [
@@ -123,7 +128,7 @@ def _text(jobs: Sequence[TrafficJob]) -> list[str]:
             lines += [
                 "",
                 "bytes that a task sends in a step",
-                *_table([("task", "measured", "formula", "ratio"), *rows]),
+                *_table([("task", job.provenance, "formula", "ratio"), *rows]),
             ]
         bursts = ((f"{1000 * bin_s:g} ms", plain(value)) for bin_s, value in job.burstiness().items())
         lines += ["", "peak-to-mean", *_table([("bin", "ratio"), *bursts])]
@@ -138,7 +143,7 @@ def _row(job: TrafficJob) -> tuple[str, ...]:
         job.name,
         job.source,
         size(job.best.total),
-        str(len(job.events.flow_facts())),
+        UNKNOWN if job.flow_count is None else str(job.flow_count),
         plain(job.burstiness()[0.01]),
         UNKNOWN if again is None else percent(again.share),
         UNKNOWN if lost is None else percent(lost.share),

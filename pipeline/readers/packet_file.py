@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from driple.contracts.formats.trace import METADATA_KEY
 from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Ints, Packets
 
 _NAMES = {column.name: column.name for column in PACKET_COLUMNS} | {"t_mono_us": "t_ns"}
+
+_SLACK_US = 60_000_000
+"""How far times may be outside the capture: wall clocks are corrected while it runs."""
 
 
 def read_packet_file(
@@ -37,8 +40,8 @@ def read_packet_file(
         try:
             table = file.read_row_group(number, columns=list(_NAMES), use_threads=False)
             groups.append({new: table[old].to_numpy().astype(np.int64) for old, new in _NAMES.items()})
-            if len(facts.flows) <= int(groups[-1]["flow"].max(initial=-1)):
-                raise ValueError("flow without an entry")
+            if not _plausible(groups[-1], facts):
+                raise ValueError("values that no capture has")
         except failures:
             if groups and len(groups) + lost > number:
                 groups.pop()
@@ -67,7 +70,21 @@ def read_packet_file(
         notes.append(f"{path.name}: the kernel dropped {facts.dropped} packets")
     if facts.stopped_early:
         notes.append(f"{path.name}: the capture ended early: {facts.stopped_early}")
-    return Packets(**columns, flows=flows, dropped=facts.dropped + rows_lost, notes=tuple(notes)), facts
+    damaged = bool(lost or facts.damaged_bytes or facts.stopped_early)
+    dropped = facts.dropped + rows_lost
+    return Packets(**columns, flows=flows, dropped=dropped, damaged=damaged, notes=tuple(notes)), facts
+
+
+def _plausible(group: Mapping[str, Any], facts: PacketFacts) -> bool:
+    """Whether all flows are known, no size is negative, and all times are about those of the capture."""
+    limits = {  # times are still microseconds here
+        "t_ns": (facts.first_mono_us - _SLACK_US, facts.last_mono_us + _SLACK_US),
+        "flow": (0, len(facts.flows) - 1),
+        "frame_bytes": (0, np.inf),
+        "payload_bytes": (0, np.inf),
+        "segments": (1, np.inf),
+    }
+    return all(((group[name] >= low) & (group[name] <= high)).all() for name, (low, high) in limits.items())
 
 
 def _facts(path: Path, metadata: dict[bytes, bytes]) -> PacketFacts:

@@ -155,7 +155,10 @@ def _pcapng(raw: bytes) -> tuple[list[Records], bool]:
     for number, interface in enumerate(interfaces):
         own = table[table[:, 0] == number]
         up, down = interface.to_ns
-        t_ns = own[:, 1] * up // down + interface.offset_ns
+        whole, rest = own[:, 1] // down, own[:, 1] % down  # in two parts: the product can be beyond 64 bits
+        if len(own) and not 0 <= int(whole.max()) * up + interface.offset_ns < 2**62 or np.any(own[:, 1] < 0):
+            raise ValueError("a time that no capture has")
+        t_ns = whole * up + rest * up // down + interface.offset_ns
         found.append(Records(interface.link_type, own[:, 2], own[:, 3], own[:, 4], t_ns))
     return [records for records in found if len(records.at)], at != end
 

@@ -38,7 +38,9 @@ def traffic_report(inputs: Sequence[Path], root: Path, watch: Watch) -> Report:
     ]
     if job.sent_per_step():
         sections.insert(1, Section("Bytes per step", _steps(job)))
-    return Report(f"Traffic of {job.name}", sections, {"kind": "traffic", **job.to_json()}, notes=job.notes)
+    found = {"kind": "traffic", **job.to_json()}
+    notes = (*job.notes, *(f"set aside: {path.name}: {reason}" for path, reason in job.set_aside))
+    return Report(f"Traffic of {job.name}", sections, found, notes=notes, provenance=job.provenance)
 
 
 def _overview(job: TrafficJob) -> Html:
@@ -47,8 +49,9 @@ def _overview(job: TrafficJob) -> Html:
         ("from", job.source),
         ("sent", size(job.best.total)),
         ("time", duration(job.duration_s)),
-        ("flows", len(job.events.flow_facts())),
     ]
+    if job.flow_count is not None:
+        pairs.append(("flows", job.flow_count))
     if again is not None:
         pairs.append(("sent again", f"{counted(again.segments, 'segment')} ({percent(again.share)})"))
     if lost is not None:
@@ -69,7 +72,7 @@ def _steps(job: TrafficJob) -> Html:
         for task, sent in job.sent_per_step().items()
     ]
     caption = "What each task sends in a step, and the formula of the strategy"
-    return table(caption, ["task", "measured", "formula", "ratio"], rows)
+    return table(caption, ["task", job.provenance, "formula", "ratio"], rows)
 
 
 def _pictures(job: TrafficJob) -> list[Html]:

@@ -17,9 +17,11 @@ from driple.contracts.errors import BadInput
 from driple.pipeline.readers.pcap import is_capture, read_pcap
 from driple.pipeline.traffic.packet_columns import Flow, Packets, join
 from driple.pipeline.traffic.run_traffic import packet_events
+from driple.pipeline.traffic.traffic_events import BINS_S, MOST_BINS
 from driple.pipeline.traffic.traffic_job import PACKETS, JobKind, TrafficJob
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
+_YEAR_S = 365.25 * 86400
 _WEIGHTS_MB = {"mobilenetv2": 8.95, "densenet201": 72.45, "resnet50": 94.22, "resnet101": 170.29}
 """Weights of the study's models in its variant for CIFAR-10 (10 classes)."""
 
@@ -34,8 +36,19 @@ def captures_of(path: Path) -> list[Path]:
 
 
 def capture_job(name: str, path: Path, files: Sequence[Path]) -> TrafficJob:
-    """One job from its captures. Raises BadInput."""
-    packets = join(_with_directions([read_pcap(file) for file in files]))
+    """One job from its captures; those that cannot be used are set aside. Raises BadInput if none can."""
+    parts: list[Packets] = []
+    aside: list[tuple[Path, str]] = []
+    for file in files:
+        try:
+            parts.append(_checked(file, read_pcap(file)))
+        except BadInput as error:
+            if len(files) == 1:
+                raise
+            aside.append((file, str(error).removeprefix(f"{file}: ")))
+    if not parts:
+        raise BadInput(f"{aside[0][0]}: {aside[0][1]} (and {len(aside) - 1} more cannot be used)")
+    packets = _checked(path, join(_with_directions(parts)))
     origin_ns = int(packets.t_ns[0])
     return TrafficJob(
         name=name,
@@ -45,7 +58,16 @@ def capture_job(name: str, path: Path, files: Sequence[Path]) -> TrafficJob:
         events=packet_events(packets, lambda end: end.address or "other", origin_ns),
         packets=packets,
         notes=packets.notes,
+        set_aside=tuple(aside),
     )
+
+
+def _checked(path: Path, packets: Packets) -> Packets:
+    """The same packets, if a job can have such times."""
+    span_s = (int(packets.t_ns.max()) - int(packets.t_ns.min())) / 1e9
+    if span_s > MOST_BINS * BINS_S[-1]:
+        raise BadInput(f"{path}: its packets are up to {span_s / _YEAR_S:.0f} years apart: wrong times")
+    return packets
 
 
 def study_kind(folder: str, workers: int) -> JobKind:

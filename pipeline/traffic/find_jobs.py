@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, DripleError
+from driple.contracts.formats.dataset import is_simulated
 from driple.pipeline.traces.run_index import MANIFEST, find_runs
 from driple.pipeline.traffic.capture_job import capture_job, captures_of
 from driple.pipeline.traffic.run_traffic import run_job
@@ -22,12 +23,17 @@ class Jobs:
     jobs: tuple[TrafficJob, ...]
     set_aside: tuple[tuple[Path, str], ...] = ()
 
+    @property
+    def provenance(self) -> str:
+        """Of all jobs: they are either measured or simulated."""
+        return self.jobs[0].provenance
+
 
 def find_jobs(paths: Sequence[Path], progress: Callable[[str, int, int], None] = lambda *_: None) -> Jobs:
     """All jobs at or below the paths. What is broken is set aside, unless it is all there is.
 
     Raises:
-        BadInput: there is no job, or the only one cannot be read.
+        BadInput: there is no job, the only one cannot be read, or some are simulated and others measured.
     """
     places = [place for path in paths for place in _places(path)]
     jobs: list[TrafficJob] = []
@@ -36,6 +42,7 @@ def find_jobs(paths: Sequence[Path], progress: Callable[[str, int, int], None] =
         progress("jobs", number, len(places))
         try:
             jobs.append(_job(place))
+            aside += jobs[-1].set_aside
         except DripleError as error:
             if len(places) == 1:
                 raise BadInput(str(error)) from None
@@ -47,7 +54,18 @@ def find_jobs(paths: Sequence[Path], progress: Callable[[str, int, int], None] =
             if aside
             else f"{', '.join(map(str, paths))}: {EXPECTED}"
         )
+    _same_provenance(jobs)
     return Jobs(tuple(jobs), tuple(aside))
+
+
+def _same_provenance(jobs: Sequence[TrafficJob]) -> None:
+    first = jobs[0]
+    for job in jobs:
+        if is_simulated(job.provenance) != is_simulated(first.provenance):
+            raise BadInput(
+                f"{first.path} is {first.provenance} and {job.path} is {job.provenance}: "
+                "simulated and measured runs are not shown together; pass them separately"
+            )
 
 
 def _job(place: Path) -> TrafficJob:

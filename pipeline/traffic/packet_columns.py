@@ -48,6 +48,8 @@ class Packets:
     flows: tuple[Flow, ...]
     dropped: int = 0
     """Frames that the capture missed."""
+    damaged: bool = False
+    """Whether a part of the capture is missing, beyond single frames."""
     notes: tuple[str, ...] = ()
     """What is missing, for people."""
 
@@ -67,6 +69,13 @@ class Packets:
         """The frames of some flows."""
         return self.where(np.asarray(keep, dtype=bool)[self.flow]) if len(self.flows) else self
 
+    def only_flows(self, keep: Sequence[bool]) -> Packets:
+        """As `of_flows`, and the others are not in `flows` either."""
+        found = self.of_flows(keep)
+        number = np.cumsum(keep, dtype=np.int64) - 1
+        flows = tuple(flow for flow, kept in zip(self.flows, keep, strict=True) if kept)
+        return replace(found, flow=number[found.flow], flows=flows) if len(self.flows) else self
+
     @cached_property
     def is_tcp(self) -> tuple[bool, ...]:
         return tuple(flow.protocol == TCP for flow in self.flows)
@@ -77,7 +86,7 @@ COLUMNS = ("t_ns", "flow", "frame_bytes", "payload_bytes", "segments", "seq", "a
 
 def join(parts: Sequence[Packets]) -> Packets:
     """Several captures as one, in the order of time."""
-    if len(parts) == 1:
+    if len(parts) == 1 and not np.any(np.diff(parts[0].t_ns) < 0):
         return parts[0]
     flows = tuple(dict.fromkeys(flow for part in parts for flow in part.flows))
     number = {flow: i for i, flow in enumerate(flows)}
@@ -92,4 +101,5 @@ def join(parts: Sequence[Packets]) -> Packets:
         order = np.argsort(columns["t_ns"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
     notes = tuple(note for part in parts for note in part.notes)
-    return Packets(**columns, flows=flows, dropped=sum(part.dropped for part in parts), notes=notes)
+    damaged = any(part.damaged for part in parts)
+    return Packets(**columns, flows=flows, dropped=sum(part.dropped for part in parts), damaged=damaged, notes=notes)

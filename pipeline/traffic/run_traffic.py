@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput, CorruptRun
+from driple.contracts.formats.dataset import MEASURED, SIMULATED
 from driple.contracts.formats.packets import TCP
 from driple.contracts.json_values import read_json_file
 from driple.contracts.metrics import NET_TX
@@ -19,6 +20,7 @@ from driple.pipeline.graph.public import read_graph
 from driple.pipeline.readers.packet_file import read_packet_file
 from driple.pipeline.traces.align import to_controller_ns
 from driple.pipeline.traces.load_run import Run, load_run, read_parquet
+from driple.pipeline.traffic.other_ends import other_ends
 from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
 from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
 from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob, senders_only
@@ -36,10 +38,14 @@ def run_job(folder: Path) -> TrafficJob:
     folder = folder.absolute()
     paths = RunPaths(folder.parent.parent, folder.parent.name, folder.name)
     job: JobSpec = read_json_file(paths.job, JobSpec.from_json)
-    tables = {task: _flow_table(paths, run, task) for task in run.tasks}
+    tables = {task: _flow_table(paths, run, task) for task in run.tasks if paths.flows(task).exists()}
     names = _Endpoints(job, tables)
     packets, notes = _packets(paths, run)
-    counted = _flow_events(tables, names)
+    if packets is None:
+        events, more = _counted(run, tables, names)
+        notes += more
+    else:
+        events = packet_events(packets, names.task, run.origin_ns)
     learned, what = _learned(paths, run)
     windows = [trace.window for trace in run.tasks.values()]
     servers = [trace.window for task, trace in run.tasks.items() if not task.startswith("worker:")]
@@ -48,7 +54,8 @@ def run_job(folder: Path) -> TrafficJob:
         path=folder,
         source=COUNTERS if packets is None else PACKETS,
         kind=_kind(run, paths),
-        events=counted if packets is None else packet_events(packets, names.task, run.origin_ns),
+        provenance=SIMULATED if run.manifest.is_simulated else MEASURED,
+        events=events,
         interface=_interface_events(run) if packets is None else None,
         packets=packets,
         payload=None if packets is None else packet_events(packets, names.task, run.origin_ns, payload=True),
@@ -96,7 +103,8 @@ class _Endpoints:
 
 
 def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]]:
-    parts, notes = [], []
+    parts: dict[str, Packets] = {}
+    notes: list[str] = []
     for host in run.manifest.clocks:
         path = paths.packets(host)
         if not path.exists():
@@ -107,9 +115,10 @@ def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]
         except BadInput as error:
             notes.append(str(error))
             continue
-        parts.append(found)
+        parts[path.name] = found
         notes += found.notes
-    return (join(parts) if parts else None), tuple(notes)
+    whole, replaced = other_ends(parts)
+    return (join(whole) if parts else None), (*notes, *replaced)
 
 
 def _kind(run: Run, paths: RunPaths) -> JobKind:
@@ -150,6 +159,15 @@ def _flow_table(paths: RunPaths, run: Run, task: str) -> dict[str, Any]:
     clock = run.manifest.clocks[run.tasks[task].host]
     found["t_s"] = (to_controller_ns(clock, found["t_mono_ns"].astype(np.int64)) - run.origin_ns) / 1e9
     return found
+
+
+def _counted(run: Run, tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> tuple[Events, tuple[str, ...]]:
+    """What flow tables say, if all tasks have one: the pairs of some tasks alone look like those of the job."""
+    without = [task for task in run.tasks if task not in tables]
+    if not without:
+        return _flow_events(tables, names), ()
+    note = f"no flow table of {', '.join(without)}: read from interface counters alone, without pairs and flows"
+    return _events((), (), (), (), float("inf")), (note,)
 
 
 def _flow_events(tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> Events:

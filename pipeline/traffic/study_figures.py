@@ -34,7 +34,7 @@ def write_figures(folder: Path, tables: Sequence[StudyTable], kind: str) -> list
         figure = pyplot.figure(figsize=(9, 4.5), layout="constrained")
         try:
             draw(figure, table)
-            figure.suptitle(table.title)
+            figure.suptitle(table.heading)
             path = folder / f"{table.name}.{kind}"
             with replacing(path, "wb") as stream:
                 undated = {"Date": None} if kind == "svg" else {"Software": None}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import joined_provenance
 from driple.pipeline.traffic.study_statistics import by_batch, by_variant, regression
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
 from driple.pipeline.traffic.traffic_events import BINS_S, PIECE_S, Events, TaskFlow, flow_size_cdf
@@ -21,7 +24,8 @@ _NEARLY = 1.2  # a sampler at 100 Hz has some periods that are a little longer t
 
 def study_tables(jobs: Jobs) -> list[StudyTable]:
     """All tables that have rows."""
-    found = (make(jobs) for make in _TABLES)
+    provenance = joined_provenance(job.provenance for job in jobs)
+    found = (replace(make(jobs), provenance=provenance) for make in _TABLES)
     return [table for table in found if table.rows]
 
 
@@ -58,7 +62,9 @@ def _matrix(jobs: Jobs) -> StudyTable:
 
 def _flow_counts(jobs: Jobs) -> StudyTable:
     rows = [
-        (job.name, job.kind.variant, job.kind.model, job.kind.topology, len(job.events.flow_facts())) for job in jobs
+        (job.name, job.kind.variant, job.kind.model, job.kind.topology, job.flow_count)
+        for job in jobs
+        if job.flow_count is not None
     ]
     columns = ("job", "variant", "model", "topology", "flows")
     return StudyTable("fig5-flows", "Number of flows", columns, tuple(rows))
@@ -186,8 +192,11 @@ def _throughput(jobs: Jobs) -> StudyTable:
     for job in jobs:
         start_s, end_s = job.best.span
         for bin_s in (max(FINE_S, job.best.resolution_s), 1.0):
-            for i, rate in enumerate(job.best.throughput(bin_s, start_s, end_s + bin_s)):
-                rows.append((job.name, bin_s, start_s + i * bin_s, float(rate)))
+            try:
+                rates = job.best.throughput(bin_s, start_s, end_s + bin_s)
+            except BadInput as error:
+                raise BadInput(f"{job.path}: {error}") from None
+            rows += [(job.name, bin_s, start_s + i * bin_s, float(rate)) for i, rate in enumerate(rates)]
     columns = ("job", "bin_s", "start_s", "bytes_per_s")
     return StudyTable("throughput", "Total throughput", columns, tuple(rows))
 

@@ -81,14 +81,18 @@ class Loss(NamedTuple):
 
 
 def true_loss(packets: Packets) -> Loss | None:
-    """Compares both ends of the flows that were captured at both; None if there are none.
+    """Compares both ends of the flows that were captured at both.
 
-    Both captures must cover the whole flows.
+    None if there are none, a capture is damaged, or more arrived than was sent: the captures then do not cover the
+    same time.
     """
+    if packets.damaged:
+        return None
     ends: dict[Flow, dict[bool, int]] = {}
     counted = np.bincount(packets.flow, weights=packets.segments * (packets.payload_bytes > 0), minlength=1)
     for number, flow in enumerate(packets.flows):
         if flow.sent is not None and packets.is_tcp[number]:
             ends.setdefault(flow._replace(sent=None), {})[flow.sent] = int(counted[number])
     both = [found for found in ends.values() if len(found) == 2]
-    return Loss(sum(found[True] for found in both), sum(found[False] for found in both)) if both else None
+    loss = Loss(sum(found[True] for found in both), sum(found[False] for found in both))
+    return loss if both and loss.received <= loss.sent else None

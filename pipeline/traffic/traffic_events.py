@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from driple.contracts.errors import BadInput
 from driple.pipeline.traces.series import FloatArray
 from driple.pipeline.traffic.packet_columns import Endpoint, Ints
 
@@ -17,6 +18,9 @@ PIECE_S = 10.0
 BINS_S = (0.001, 0.01, 0.1, 1.0)
 """Bins of throughput and of burstiness."""
 
+
+MOST_BINS = 50_000_000
+"""More bins are refused: they need gigabytes, and a time stamp that is wrong by years asks for more than there is."""
 
 OTHERS = "others"
 """Where the bytes of an interface went, whose counters do not say it."""
@@ -109,11 +113,12 @@ class Events:
     def throughput(self, bin_s: float, start_s: float, end_s: float) -> FloatArray:
         """Bytes per second in each bin."""
         count, position = self._bins(bin_s, start_s, end_s)
-        return _sums(position, self.bytes, count) / bin_s
+        return _sums(position, self.bytes, _possible(count, bin_s)) / bin_s
 
     def pair_throughput(self, bin_s: float, start_s: float, end_s: float) -> dict[tuple[str, str], FloatArray]:
         """Bytes per second in each bin, by pair."""
         count, position = self._bins(bin_s, start_s, end_s)
+        _possible(count * len(self.pairs), bin_s)
         place = np.where(position < 0, -1, self._pair * count + position)
         sums = _sums(place, self.bytes, count * len(self.pairs))
         return dict(zip(self.pairs, sums.reshape(len(self.pairs), count) / bin_s, strict=True))
@@ -123,9 +128,13 @@ class Events:
         start_s, end_s = self.span
         if bin_s < self.resolution_s or end_s - start_s < bin_s:
             return None
-        rate = self.throughput(bin_s, start_s, start_s + np.floor((end_s - start_s) / bin_s) * bin_s)
-        mean = float(rate.mean())
-        return float(rate.max()) / mean if mean else None
+        count, position = self._bins(bin_s, start_s, start_s + np.floor((end_s - start_s) / bin_s) * bin_s)
+        # Of bins with events alone: in 1 ms most bins of a long job are empty.
+        inside = position >= 0
+        used, place = np.unique(position[inside], return_inverse=True)
+        sums = _sums(place, self.bytes[inside], len(used))
+        mean = float(sums.sum()) / count
+        return float(sums.max()) / mean if mean else None
 
     def flow_facts(self) -> list[FlowFacts]:
         """Every flow that sent something, in the order of their beginnings."""
@@ -145,6 +154,7 @@ class Events:
         """Bytes of each flow (rows, as in `flows`) in each piece of time since the first event."""
         start_s, end_s = self.span
         pieces = int((end_s - start_s) // piece_s) + 1
+        _possible(pieces * len(self.flows), piece_s)
         piece = np.minimum((self.t_s - start_s) // piece_s, pieces - 1).astype(np.int64)
         return _sums(self.flow * pieces + piece, self.bytes, len(self.flows) * pieces).reshape(-1, pieces)
 
@@ -159,6 +169,15 @@ def flow_size_cdf(facts: Sequence[FlowFacts]) -> tuple[Any, Any]:
     """Flow sizes, and the share of flows that are at most so large."""
     sizes = np.sort(np.array([row.bytes for row in facts], np.int64))
     return sizes, np.arange(1, len(sizes) + 1) / max(1, len(sizes))
+
+
+def _possible(count: int, bin_s: float) -> int:
+    if count > MOST_BINS:
+        raise BadInput(
+            f"{count} bins of {bin_s:g} s are too many (at most {MOST_BINS}): the events are years apart, "
+            "or the record is too long for such bins"
+        )
+    return count
 
 
 def _sums(position: Any, values: Any, count: int) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from driple.contracts.formats.dataset import MEASURED
 from driple.contracts.traffic_formulas import StepBytes, step_bytes
 from driple.pipeline.traces.align import Steps, Window
 from driple.pipeline.traces.load_run import Run
@@ -49,7 +50,11 @@ class TrafficJob:
     """`packets` or `counters`."""
     kind: JobKind
     events: Events
-    """What every task sent, each byte once: on the wire with packets, payload of TCP flows with counters."""
+    """What every task sent, each byte once: on the wire with packets, payload of TCP flows with counters.
+
+    Empty if only the interfaces were counted."""
+    provenance: str = MEASURED
+    """`measured` or `simulated`."""
     interface: Events | None = None
     """With counters: bytes that interfaces sent, at the sampling rate, without pairs."""
     packets: Packets | None = field(default=None, repr=False)
@@ -65,11 +70,18 @@ class TrafficJob:
     learned_what: str = "loss"
     run: Run | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
+    set_aside: tuple[tuple[Path, str], ...] = ()
+    """Captures of the job that could not be used, with the reasons."""
 
     @property
     def best(self) -> Events:
         """The finest record of the total."""
         return self.events if self.interface is None else self.interface
+
+    @property
+    def flow_count(self) -> int | None:
+        """Flows that sent something; None if only the interfaces were counted."""
+        return len(self.events.flow_facts()) if self.events.flows or self.interface is None else None
 
     @property
     def duration_s(self) -> float:
@@ -134,6 +146,7 @@ class TrafficJob:
             "name": self.name,
             "path": str(self.path),
             "source": self.source,
+            "provenance": self.provenance,
             **vars(self.kind),
             "duration_s": self.duration_s,
             "steps": self.step_count,

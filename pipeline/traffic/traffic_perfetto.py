@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.run_dir import replacing
 from driple.pipeline.bursts.burst_metrics import analyse
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
@@ -33,7 +34,9 @@ def write_traffic_perfetto(path: Path, job: TrafficJob) -> None:
 
 def traffic_events(job: TrafficJob) -> list[dict[str, Any]]:
     """The events, with times in microseconds."""
-    found = [_named(number, name) for number, name in ((_PAIRS, "throughput"), (_FLOWS, "flows"), (_TASKS, "tasks"))]
+    simulated = f" ({job.provenance})" if is_simulated(job.provenance) else ""
+    processes = ((_PAIRS, "throughput"), (_FLOWS, "flows"), (_TASKS, "tasks"))
+    found = [_named(number, name + simulated) for number, name in processes]
     start_s, end_s = job.best.span
     bin_s = max(_BIN_S, job.best.resolution_s)
     for (source, destination), rate in job.best.pair_throughput(bin_s, start_s, end_s + bin_s).items():

@@ -62,7 +62,8 @@ def pcapng(frames: list[bytes], order: str = "<", unit: int | None = None) -> by
         block(1, struct.pack(f"{order}HHI", 1, 0, 0) + options),
     ]
     for i, frame in enumerate(frames):
-        stamp = (100 + i) * 10 ** (unit if unit is not None else 6)
+        power = 6 if unit is None else unit & 0x7F
+        stamp = (100 + i) * (2 if unit is not None and unit & 0x80 else 10) ** power
         head = struct.pack(f"{order}IIIII", 0, stamp >> 32, stamp & 0xFFFFFFFF, len(frame), len(frame))
         parts.append(block(6, head + frame))
     return b"".join(parts)
@@ -106,7 +107,7 @@ def test_all_kinds_of_frames(tmp_path: Path, order: str, nano: bool) -> None:
     assert (other.source.address, other.protocol) == ("", 0x0806)
 
 
-@pytest.mark.parametrize(("order", "unit"), [("<", None), (">", None), ("<", 9), (">", 3)])
+@pytest.mark.parametrize(("order", "unit"), [("<", None), (">", None), ("<", 9), (">", 3), ("<", 0x80 | 30)])
 def test_pcapng_gives_the_same(tmp_path: Path, order: str, unit: int | None) -> None:
     one = read_pcap(written(tmp_path / "x.pcap", pcap(FRAMES)))
     other = read_pcap(written(tmp_path / "x.pcapng", pcapng(FRAMES, order, unit)))
@@ -152,6 +153,7 @@ def test_a_file_that_is_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
         (pcap(FRAMES)[:10], "cut short or damaged"),
         (pcap(FRAMES)[:30], "no whole packet"),
         (pcapng(FRAMES)[:20], "no whole packet"),
+        (pcapng(FRAMES).replace(struct.pack("<II", 0, 100_000_000), bytes([255, 255, 255, 0]) * 2), "damaged"),
         (pcap(FRAMES, link=127), r"link type 127 is not supported \(known: Ethernet \(1\)"),
     ],
 )

@@ -66,6 +66,8 @@ def test_true_loss_compares_both_ends() -> None:
     loss = true_loss(join([sender, receiver]))
     assert loss is not None and (loss.sent, loss.received) == (10, 8) and loss.share == pytest.approx(0.2)
     assert true_loss(sender) is None
+    more = packets(ARRIVED, [(100 * i, 100) for i in range(11)])  # than was sent: the capture began earlier
+    assert true_loss(join([sender, more])) is None
 
 
 def test_each_packet_counts_once() -> None:

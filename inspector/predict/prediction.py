@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from driple.contracts.data_frame import data_frame
-from driple.contracts.formats.device import CPU
 from driple.contracts.formats.dataset import SIMULATED, joined_provenance
+from driple.contracts.formats.device import CPU
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target

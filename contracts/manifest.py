@@ -12,6 +12,7 @@ from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import RunSpec
+from driple.contracts.setting import CPU
 
 SCHEMA_VERSION = 1
 
@@ -120,6 +121,13 @@ class Manifest:
     def is_simulated(self) -> bool:
         """Whether the run was simulated: its hosts do not exist."""
         return any(host.kind == SIMULATED for host in self.hosts.values())
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether its tasks computed on CPUs: on the setting's device `cpu`, and on simulated machines without GPUs."""
+        if self.is_simulated:
+            return not any(host.gpus for host in self.hosts.values())
+        return self.run.setting.device == CPU
 
     def write(self, path: Path) -> None:
         value = to_plain(self)

@@ -56,6 +56,10 @@ def check_target(name: str, output: Path, force: bool) -> None:
         raise BadInput(f"--name: {error}") from None
     if output.suffix != SUFFIX:
         raise BadInput(f"--output {output}: expected a file with the suffix {SUFFIX}")
+    if output.stem != name:
+        raise BadInput(
+            f"--output {output}: expected the file name {name}{SUFFIX}: a setting finds it by the device's name"
+        )
     if output.is_dir():
         raise BadInput(f"--output {output}: a folder; name a file in it")
     for path in (output, _beside(output, name)):

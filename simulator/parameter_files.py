@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from driple.contracts.errors import BadInput
+from driple.contracts.errors import BadInput, shown
 from driple.contracts.formats.device import CPU, FABRIC, GPU, SUFFIX, DeviceFile, read_device
 from driple.contracts.setting import Setting
 from driple.pipeline.graph.public import WINDOW, TrainingStep
@@ -59,6 +59,11 @@ def parameters(setting: Setting) -> Parameters:
     device = read_device(device_path)
     if device.kind not in (GPU, CPU):
         raise BadInput(f"{device_path}: kind: expected gpu or cpu, got {device.kind}")
+    if device.name != device_path.stem:
+        raise BadInput(
+            f"{device_path}: name: expected {device_path.stem}, the name of the file, got {shown(device.name)};"
+            " rename one of them"
+        )
     try:
         op_costs(_NO_OPS, device)
     except BadInput as error:
@@ -84,9 +89,22 @@ def parameters(setting: Setting) -> Parameters:
             fabric = read_device(fabric_path)
             if fabric.kind != FABRIC:
                 raise BadInput(f"{fabric_path}: kind: expected {FABRIC}, got {fabric.kind}")
-            link = fabric.value(LINK)
+            link = _rate(fabric, fabric_path)
             hashes[f"fabric {fabric.name}"] = fabric.sha256
     return Parameters(device, host, link, hashes, device_path)
+
+
+def _rate(fabric: DeviceFile, path: Path) -> float:
+    try:
+        found = fabric.value(LINK)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    if found <= 0:
+        raise BadInput(
+            f"{path}: parameters.{LINK}.value: expected more than 0, got {found:g}; give the payload rate, or"
+            " remove the file"
+        )
+    return found
 
 
 def no_device(setting: Setting) -> str | None:
@@ -102,7 +120,7 @@ def no_device(setting: Setting) -> str | None:
 
 def find(folder: str, name: str) -> Path | None:
     """The file of that name; None if there is none."""
-    own = Path(os.environ.get(OWN) or "devices")
+    own = _own_folder()
     for path in (own / f"{name}{SUFFIX}", _shipped(folder) / f"{name}{SUFFIX}"):
         if path.is_file():
             return path
@@ -111,10 +129,18 @@ def find(folder: str, name: str) -> Path | None:
 
 def known_devices() -> tuple[str, ...]:
     """Names of devices with a file."""
-    own = Path(os.environ.get(OWN) or "devices")
+    own = _own_folder()
     folders = [folder for folder in (own, _shipped("devices")) if folder.is_dir()]
     names = {path.stem for folder in folders for path in folder.glob(f"*{SUFFIX}")}
     return tuple(sorted(name for name in names if not name.endswith(HOST_SUFFIX)))
+
+
+def _own_folder() -> Path:
+    """Raises BadInput if the user named a folder that does not exist; the default one may be missing."""
+    named = os.environ.get(OWN)
+    if named and not Path(named).is_dir():
+        raise BadInput(f"{OWN}={named}: no such folder; name a folder of device files, or unset it")
+    return Path(named or "devices")
 
 
 def shown_path(path: Path) -> str:

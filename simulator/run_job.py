@@ -50,6 +50,7 @@ def run_job(job: Path, folder: Path) -> Simulated:
         steps=len(found.job.begun[0]) - 1,
         traffic_sources=sources,
         versions=versions,
+        device_kind=found.parameters.device.kind,
         rate_mbit=0.0 if rate is None else rate * 8 / 1e6,
     )
 

@@ -25,11 +25,15 @@ class DeviceFit(NamedTuple):
     """The device file behind a simulation, and how well its parameters fit what they were fitted to."""
 
     title: str
+    kind: str
+    """`cpu` or `gpu`."""
     path: str
     sha256: str
     error_pct: float | None
     """Of the fit to most points; None if no parameter has an error."""
     points: int | None
+    source: str | None
+    """What that fit was made to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +50,8 @@ class Simulation:
         fitted = [one for one in file.parameters.values() if one.error_pct is not None]
         best = max(fitted, key=lambda one: one.points or 0, default=None)
         where = file.name if path is None else shown_path(path)
-        error = (None, None) if best is None else (best.error_pct, best.points)
-        return DeviceFit(file.title, where, file.sha256, *error)
+        fit = (None, None, None) if best is None else (best.error_pct, best.points, best.source)
+        return DeviceFit(file.title, file.kind, where, file.sha256, *fit)
 
     def metrics(self, task: str = "worker:0", hz: float = 1000.0) -> dict[str, float | None]:
         """The targets of a task by column, and `step_s`."""

@@ -33,6 +33,8 @@ class Simulated(Tagged):
     """By task: as in the manifest."""
     versions: Dict[str, str]
     """Of the simulator, and hashes of its parameter files."""
+    device_kind: str
+    """Of the device file: `cpu` or `gpu`."""
     rate_mbit: float
     """Payload rate of a machine's link; 0 on one machine."""
 

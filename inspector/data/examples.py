@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, UnknownName
+from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.formats.dataset import NETWORK_COLUMNS, SIDES, SPLITS
 from driple.contracts.json_values import content_hash
 from driple.contracts.metrics import COLUMNS
+from driple.contracts.run_spec import Workload
 from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
@@ -33,6 +34,8 @@ WORKLOAD = (
 """Columns that describe a workload. Rows that agree in all of them and in the graph are one example."""
 OF_THE_JOB = WORKLOAD[: WORKLOAD.index("placement")]
 """Those that do not depend on where the job runs."""
+NOT_LEARNED = {one.name: one.default for one in dataclasses.fields(Workload) if one.name not in WORKLOAD}
+"""Options of a workload that no inspector knows, with their defaults."""
 _FIRST_CONDITIONS = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
 """Always part of `job_of`."""
 
@@ -98,10 +101,14 @@ def unmeasured(graph: Graph, workload: Mapping[str, Any]) -> Example:
     """A workload to predict, by the graph of its worker and any of the columns in WORKLOAD.
 
     Raises:
-        UnknownName: the workload has a key that is not in WORKLOAD.
+        UnknownName: the workload has a key that is neither in WORKLOAD nor in NOT_LEARNED.
+        BadInput: an option in NOT_LEARNED does not have its default.
     """
-    for name in workload:
-        if name not in WORKLOAD:
+    for name, value in workload.items():
+        if name in NOT_LEARNED:
+            if value not in (None, NOT_LEARNED[name]):
+                raise BadInput(f"{name} {shown(value)}: inspectors know only workloads with {name} {NOT_LEARNED[name]}")
+        elif name not in WORKLOAD:
             raise UnknownName("workload option", name, WORKLOAD)
     traffic = {}
     if isinstance(graph, OpGraph):

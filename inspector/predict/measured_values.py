@@ -14,6 +14,7 @@ from driple.contracts.formats.dataset import (
     OTHER_NETWORK_FLAGS,
     SIMULATED,
     check_metadata,
+    dataset_path,
     fill_network,
 )
 from driple.inspector.data.dataset_rows import find_dataset
@@ -37,7 +38,7 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
 
     if query.workload.get("model") is None:
         raise BadInput("the graph file names no workload, so there are no measured rows to compare with")
-    path = find_dataset(datasets, str(query.setting), simulated=False)
+    path = _dataset(datasets, str(query.setting))
     try:
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
@@ -54,7 +55,7 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     # A prediction is for the link of the setting: rows with loss or a limit are another workload.
     network = {name: query.workload.get(name, value) for name, value in NETWORK_COLUMNS.items()}
     if rows and all(row["provenance"] == SIMULATED for row in rows):
-        raise BadInput(f"{path}: its rows are simulated, not measured; --measured takes a folder of measured datasets")
+        raise _only_simulated(path)
     same = [
         row
         for row in rows
@@ -70,3 +71,15 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
     means = {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}
     return {"measured": means, "measured_note": note}
+
+
+def _dataset(datasets: Path, setting: str) -> Path:
+    """The file of measured rows. Raises BadInput if there is none, also if there are simulated ones."""
+    path = find_dataset(datasets, setting)
+    if path != datasets and path == dataset_path(datasets, setting, simulated=True):
+        raise _only_simulated(path)
+    return path
+
+
+def _only_simulated(path: Path) -> BadInput:
+    return BadInput(f"{path}: its rows are simulated, not measured; --measured takes a folder of measured datasets")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from driple.contracts.data_frame import data_frame
 from driple.contracts.formats.dataset import SIMULATED, joined_provenance
+from driple.contracts.formats.device import CPU
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
@@ -46,14 +47,26 @@ class SimulationInfo:
     role: str
     device: str
     """Title of the device file."""
+    kind: str
+    """`cpu` or `gpu`, of the device file."""
     device_file: str
     sha256: str
     error_pct: float | None
     """Of the fit behind the device file; None where it has none."""
     points: int | None
     """Measurements behind that fit."""
+    fitted_to: str | None
+    """The source of that fit."""
     provenance: str = SIMULATED
     finished: bool = True
+
+    @property
+    def caution(self) -> str | None:
+        """Which machine the figures are of, and the remedy for another one; None for a GPU, which is a product."""
+        if self.kind != CPU:
+            return None
+        source = "" if self.fitted_to is None else f" ({self.fitted_to})"
+        return f"figures of the machine that this file was fitted to{source}; for another one, run driple-calibrate"
 
 
 @dataclass(frozen=True)
@@ -113,6 +126,11 @@ class Prediction:
         found = self.inspector or self.simulation
         assert found is not None
         return found
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether workers compute on CPUs: by the device file of a simulation, else by the setting."""
+        return self.query.setting.device == CPU if self.simulation is None else self.simulation.kind == CPU
 
     @property
     def role(self) -> str:
@@ -308,7 +326,7 @@ def _inspector(info: InspectorInfo) -> dict[str, Any]:
 
 
 def _simulation(info: SimulationInfo) -> dict[str, Any]:
-    names = ("device", "device_file", "sha256", "error_pct", "points")
+    names = ("device", "kind", "device_file", "sha256", "error_pct", "points", "fitted_to", "caution")
     return {name: getattr(info, name) for name in names}
 
 

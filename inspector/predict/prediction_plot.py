@@ -71,7 +71,7 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
         axis.broken_barh(spans, (0, level / scale), color=colour, alpha=0.85)
         axis.set_ylim(0, 1.25 * level / scale if level > 0 else 1.0)
         axis.set_ylabel(unit, fontsize=9)
-        name, height = resource_name(resource, answer.query.setting), quantity(level, resource.amount_unit)
+        name, height = resource_name(resource, answer.on_cpu), quantity(level, resource.amount_unit)
         title = f"{name}: {quantity(burst, 's')} burst, {quantity(idle, 's')} idle, {height}"
         axis.set_title(title, loc="left", fontsize=9)
         _bare(axis)
@@ -87,7 +87,7 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     axes_varied = varied(answers) or ["setting"]
     across = "batch_size" if "batch_size" in axes_varied else axes_varied[0]
     series = _series(answers, [axis for axis in axes_varied if axis != across])
-    processor = processor_name([one.query.setting for one in answers])
+    processor = processor_name(answers)
     panels: tuple[tuple[str, Value], ...] = (
         ("step time [s]; whiskers: burst + idle by resource", _step),
         ("examples/s of the job", _rate),

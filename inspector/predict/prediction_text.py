@@ -18,7 +18,7 @@ from driple.contracts.metrics import (
     Target,
     burst_target,
 )
-from driple.contracts.setting import CPU, Setting
+from driple.contracts.strategy import WORKER
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
@@ -32,18 +32,19 @@ VERDICTS = {
 }
 NO_ROWS = "no interval and no novelty: a simulation learns from no rows, so it has neither"
 OUTSIDE_SHOWN = 3
+ONE_CORE_PCT = 100.0
 GUESSED = 0.1
 """Share of ops from which guessed sizes are reported. Graphs of the zoo have a few small ones."""
 
 
-def processor_name(settings: Sequence[Setting]) -> str:
+def processor_name(answers: Sequence[Prediction]) -> str:
     """`CPU`, `GPU` or `CPU/GPU`."""
-    return "/".join(sorted({"CPU" if setting.device == CPU else "GPU" for setting in settings}))
+    return "/".join(sorted({"CPU" if one.on_cpu else "GPU" for one in answers}))
 
 
-def resource_name(resource: Resource, setting: Setting) -> str:
-    """The title of a resource. On a CPU setting, GPU utilisation is the processor time of the task."""
-    if resource is GPU and setting.device == CPU:
+def resource_name(resource: Resource, on_cpu: bool) -> str:
+    """The title of a resource. On CPUs, GPU utilisation is the processor time of the task."""
+    if resource is GPU and on_cpu:
         return "CPU utilisation"
     return resource.title.replace(" utilisation", "") if resource is GPU_MEMORY else resource.title
 
@@ -56,7 +57,7 @@ def one(answer: Prediction) -> list[str]:
     if step is not None and cycle is not None:
         line = f"step time     {quantity(step.seconds, 's')}"
         if step.resource is not None:
-            line += f" (burst + idle of {resource_name(step.resource, query.setting)})"
+            line += f" (burst + idle of {resource_name(step.resource, answer.on_cpu)})"
         if not cycle.agreed and step.resource is not None:
             span = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
             line += f", take with care: resources differ, {span}"
@@ -76,7 +77,7 @@ def measured_lines(answer: Prediction) -> list[str]:
         else:
             name, unit, predicted, spread = target.title, target.unit, answer.value(target), answer.spread_of(target)
         if target is not None and target.resource is not None and target.metric is not None:
-            name = f"{resource_name(target.resource, answer.query.setting)}, {target.metric.title}"
+            name = f"{resource_name(target.resource, answer.on_cpu)}, {target.metric.title}"
         difference = f"{100 * (predicted / measured - 1):+.0f} %" if measured else ""
         rows.append([name, quantity(predicted, unit, spread), quantity(measured, unit), difference])
     query = answer.query
@@ -90,7 +91,8 @@ def rests_on(answer: Prediction) -> list[str]:
     if answer.simulation is None:
         labels, found = ["inspector", "this graph"], [basis_line(answer.basis), *near_lines(answer.novelty)]
     else:
-        labels, found = ["simulator"], [basis_line(answer.basis), NO_ROWS]
+        caution = answer.simulation.caution
+        labels, found = ["simulator"], [basis_line(answer.simulation), *([caution] if caution else []), NO_ROWS]
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:
@@ -126,9 +128,10 @@ def basis_line(about: InspectorInfo | SimulationInfo) -> str:
     """An inspector and its training data, or a simulation and its device file."""
     if isinstance(about, SimulationInfo):
         points = "" if about.points is None else f" on {about.points} measurements"
-        error = (
-            "its error is not known" if about.error_pct is None else f"its fit is off by {about.error_pct:g} %{points}"
-        )
+        where = "" if about.caution is None else "on its machine "
+        error = "its error is not known"
+        if about.error_pct is not None:
+            error = f"{where}its fit is off by {about.error_pct:g} %{points}"
         return f"device file {about.device_file} ({about.device}): {error}"
     rows = "" if about.rows is None else f"{about.rows} "
     networks = f"{about.networks} networks" if about.networks > 1 else "1 network: no spread"
@@ -155,19 +158,25 @@ def near_lines(near: Novelty | None) -> list[str]:
 
 
 def _table(answer: Prediction) -> list[str]:
-    setting = answer.query.setting
     rows, others, unknown = [["", "burst", "idle", "level in a burst"]], [], []
     for resource in RESOURCES:
         targets = [burst_target(resource, metric) for metric in (BURST, IDLE, AMOUNT)]
         if all(math.isnan(answer.value(target)) for target in targets):
-            unknown.append(resource_name(resource, setting))
+            unknown.append(resource_name(resource, answer.on_cpu))
             continue
-        rows.append([resource_name(resource, setting), *(_cell(answer, target) for target in targets)])
+        rows.append([resource_name(resource, answer.on_cpu), *(_cell(answer, target) for target in targets)])
     for target in (TARGET_OF_COLUMN[name] for name in answer.columns):
         if target.resource is None and not math.isnan(answer.value(target)):
             others.append([target.title, _cell(answer, target)])
     lines = [*aligned(rows, gap=3), *(["", *aligned(others, gap=3)] if others else [])]
-    return [*lines, f"not measured on this device: {', '.join(unknown)}"] if unknown else lines
+    if answer.on_cpu and answer.value(burst_target(GPU, AMOUNT)) > ONE_CORE_PCT:
+        lines.append("of CPU utilisation, 100 % is one core")
+    if unknown:
+        # A simulated GPU has readings of every resource: what is null there shows no burst.
+        read = answer.simulation is not None and answer.role == WORKER and not answer.on_cpu
+        why = "no burst" if read else "not measured on this device"
+        lines.append(f"{why}: {', '.join(unknown)}")
+    return lines
 
 
 def _cell(answer: Prediction, target: Target) -> str:

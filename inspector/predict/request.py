@@ -17,7 +17,7 @@ from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.formats.dataset import NETWORK_COLUMNS
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import default_strategy
+from driple.contracts.strategy import STRATEGIES, default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
 from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs, cached_steps
 from driple.pipeline.graph.public import OpGraph, TrainingStep, read_graph, read_step
@@ -223,8 +223,22 @@ def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
 def _combinations(
     asked: PredictionRequest, default_batch: int | None, default_update: str | None
 ) -> list[tuple[Setting, int | None, str | None]]:
-    every = itertools.product(asked.settings, asked.batch_sizes or (default_batch,), asked.updates or (default_update,))
-    return list(dict.fromkeys(every))
+    """Those that the strategy of the setting offers.
+
+    Raises:
+        BadInput: it offers none of the update modes.
+    """
+    found: list[tuple[Setting, int | None, str | None]] = []
+    for setting in asked.settings:
+        strategy = STRATEGIES[default_strategy(setting.servers)]
+        updates = [one for one in asked.updates if one in strategy.updates]
+        if asked.updates and not updates:
+            raise BadInput(
+                f"{setting}: update {', '.join(asked.updates)} does not apply to strategy {strategy.name}, which is"
+                f" always {', '.join(strategy.updates)}"
+            )
+        found += itertools.product([setting], asked.batch_sizes or (default_batch,), updates or (default_update,))
+    return list(dict.fromkeys(found))
 
 
 def _facts(workload: Workload) -> dict[str, Any]:

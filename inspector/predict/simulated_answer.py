@@ -69,8 +69,10 @@ def _info(fit: DeviceFit, role: str) -> SimulationInfo:
     return SimulationInfo(
         role=role,
         device=fit.title,
+        kind=fit.kind,
         device_file=fit.path,
         sha256=fit.sha256,
         error_pct=fit.error_pct,
         points=fit.points,
+        fitted_to=fit.source,
     )

@@ -43,7 +43,7 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     axes = varied(answers)
     abouts = list(dict.fromkeys(one.basis for one in answers))
     mixed = {about.provenance for about in abouts}
-    processor = processor_name([one.query.setting for one in answers])
+    processor = processor_name(answers)
     head = [
         *(TITLES[axis] for axis in axes),
         *("step time", "examples/s", f"{processor} burst", f"{processor} level"),
@@ -59,9 +59,12 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     found = [*warnings(abouts), f"{common_label(answers, axes, ', as a ')} sees it", ""]
     found += [*aligned(rows, left=1), ""]
     found += _best(answers, axes) if len(mixed) == 1 else []
-    found += [f"{basis_name(about)}  {basis_line(about)}" for about in abouts]
-    times = [(one.step_time, one.query.setting) for one in answers]
-    steps = dict.fromkeys(resource_name(time.resource, setting) for time, setting in times if time and time.resource)
+    for about in abouts:
+        found.append(f"{basis_name(about)}  {basis_line(about)}")
+        if isinstance(about, SimulationInfo) and about.caution is not None:
+            found.append(f"{'':<10} {about.caution}")
+    times = [(one.step_time, one.on_cpu) for one in answers]
+    steps = dict.fromkeys(resource_name(time.resource, on_cpu) for time, on_cpu in times if time and time.resource)
     if steps:
         found.append(f"step time  burst + idle of {' or '.join(steps)}")
     if any(_unsure(one) for one in answers):

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.formats.device import GPU
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import RUNNING, SIMULATED, ClockFit, ClockProbe, HostRecord, Manifest, TaskRecord
 from driple.contracts.protocol.message import Tagged
@@ -158,7 +159,7 @@ def _completed(manifest: Manifest, run: PlannedRun, answer: Simulated) -> Manife
     hosts = dict.fromkeys(task.host for task in run.tasks)
     exact = ClockProbe(host_ns=0, offset_ns=0, bound_ns=0)
     record = HostRecord(SIMULATED, "simulated", "simulated", "", 1, 0, platform.python_version())
-    gpus = {host: [task for task in run.tasks if task.host == host and task.gpu is not None] for host in hosts}
+    on_gpus = [task.host for task in run.tasks if task.gpu is not None and answer.device_kind == GPU]
     device = run.spec.setting.device
     return replace(
         manifest,
@@ -174,7 +175,7 @@ def _completed(manifest: Manifest, run: PlannedRun, answer: Simulated) -> Manife
             for task in run.tasks
         ),
         hosts={
-            host: replace(record, hostname=host, cores=os.cpu_count() or 1, gpus=(device,) * len(gpus[host]))
+            host: replace(record, hostname=host, cores=os.cpu_count() or 1, gpus=(device,) * on_gpus.count(host))
             for host in hosts
         },
         clocks={host: ClockFit(exact, exact) for host in hosts},

@@ -9,6 +9,7 @@ import numpy as np
 
 from driple.contracts.formats.trace import COUNTER, column_of, units_per_amount
 from driple.contracts.metrics import AMOUNT, BURST, IDLE, RESOURCES, TARGETS, Resource
+from driple.contracts.setting import CPU
 from driple.pipeline.bursts.burst_metrics import Bib, measure
 from driple.pipeline.traces.load_run import Run
 from driple.pipeline.traces.rates import rate
@@ -75,7 +76,7 @@ def task_metrics(run: Run, task: str) -> TaskMetrics:
 def _series(run: Run, task: str, resource: Resource) -> Series | None:
     trace = run.tasks[task]
     record = next(record for record in run.manifest.tasks if record.task == task)
-    column = column_of(resource, run.manifest.run.setting.device)
+    column = column_of(resource, CPU if run.manifest.on_cpu else run.manifest.run.setting.device)
     name = (resource.flow_column if record.traffic_source == "flows" else None) or column.name
     readings, per_amount = trace.readings.get(name), units_per_amount(resource, column)
     if readings is None or per_amount is None:

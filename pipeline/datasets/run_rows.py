@@ -195,7 +195,7 @@ def _task(manifest: Manifest, record: TaskRecord, job: JobSpec) -> Row:
         "host_cores": host.cores,
         "host_memory_bytes": host.memory_bytes,
         **_fingerprint(host.fingerprint),
-        "device": CPU if manifest.run.setting.device == CPU else host.gpus[gpu or 0] if known else None,
+        "device": CPU if manifest.on_cpu else host.gpus[gpu or 0] if known else None,
     }
 
 

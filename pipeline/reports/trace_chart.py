@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from driple.contracts.metrics import RESOURCES
-from driple.contracts.setting import CPU
 from driple.pipeline.bursts.burst_metrics import Analysis, analyse
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
 from driple.pipeline.reports.axes import below, beside, n, scale
@@ -33,7 +32,7 @@ def task_picture(run: Run, task: str, more: Sequence[tuple[str, Series]] = ()) -
     top mark the starts of steps.
     """
     trace, step_s = run.tasks[task], step_time_s(run, task)
-    cpu = run.manifest.run.setting.device == CPU
+    cpu = run.manifest.on_cpu
     titled = [*more]
     for resource, series in zip(RESOURCES, resource_series(run, task).values(), strict=True):
         if series is not None:

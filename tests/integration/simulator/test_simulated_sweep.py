@@ -58,6 +58,25 @@ def test_the_pipeline_finds_the_metrics_that_the_simulator_computes(tmp_path: Pa
         assert row[name] == pytest.approx(found[name], rel=0.03), name
 
 
+def test_a_calibrated_machine_without_gpus_has_rows_of_cpus(
+    tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = json.loads((checkout / "simulator/devices/cpu.json").read_text())
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices/x.json").write_text(json.dumps({**value, "name": "x"}))
+    monkeypatch.setenv("DRIPLE_DEVICES", str(tmp_path / "devices"))
+    small = experiment(setting="x-p1w1-1g", workloads=[{"model": "lenet", "batch_size": 32}])
+    (result,) = driple.run(small, output=tmp_path / "traces").runs
+    driple.build_dataset(tmp_path / "traces", output=tmp_path / "datasets")
+    rows = pq.read_table(tmp_path / "datasets/simulated/x-p1w1-1g.parquet").to_pylist()
+    assert {row["device"] for row in rows} == {"cpu"}
+    (row,) = (row for row in rows if row["task"] == "worker:0")
+    spec: RunSpec = result.run.spec
+    found = simulate_workload(spec.workload, spec.setting, together=spec.together, seed=spec.seed).metrics("worker:0")
+    for name in ("step_s", "gpu_burst_s", "gpu_burst_pct"):
+        assert row[name] == pytest.approx(found[name], rel=0.03), name
+
+
 def test_a_sweep_is_resumed_and_repeats_itself(tmp_path: Path) -> None:
     small = experiment(workloads=[{"model": "lenet", "batch_size": 32}])
     (first,) = driple.run(small, output=tmp_path / "one").runs

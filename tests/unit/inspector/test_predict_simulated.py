@@ -130,6 +130,22 @@ def test_a_setting_without_device_file_names_the_known_ones_and_the_remedy(
     assert "driple-calibrate --name h100 --output devices/h100.json" in error
 
 
+def test_an_all_reduce_is_synchronous(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["resnet20", "--setting", "v100-p0w2-pcie"]
+    error = refused([*words, "--update", "async"], capsys)
+    assert "v100-p0w2-pcie: update async does not apply to strategy allreduce, which is always sync" in error
+    found = driple.predict("resnet20", setting=["v100-p0w2-pcie", SETTING], update=["sync", "async"])
+    modes = [(one.setting, one.workload["update"]) for one in found]
+    assert modes == [("v100-p0w2-pcie", "sync"), (SETTING, "sync"), (SETTING, "async")]
+
+
+def test_a_folder_of_devices_that_does_not_exist_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRIPLE_DEVICES", "nowhere")
+    assert "DRIPLE_DEVICES=nowhere: no such folder" in refused(ASK, capsys)
+
+
 def test_a_device_file_of_the_user_comes_first_and_is_checked(
     tmp_path: Path, checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +156,7 @@ def test_a_device_file_of_the_user_comes_first_and_is_checked(
     assert main(["--setting", "h100-p1w2-pcie", "resnet20"]) == 0
     assert capsys.readouterr().out.startswith("SIMULATED: computed by simulation from devices/h100.json")
     del value["parameters"]["peak_flops_per_s"]
-    own.write_text(json.dumps(value))
+    own.write_text(json.dumps({**value, "name": "h100"}))
     error = refused(["--setting", "h100-p1w2-pcie", "resnet20"], capsys)
     assert "parameters.peak_flops_per_s is missing; driple-calibrate writes a complete file" in error
 
@@ -170,8 +186,8 @@ def test_measured_rows_stand_beside_a_simulation(checkout: Path, capsys: pytest.
     datasets = checkout / "datasets"
     assert main(["--setting", "cpu-p1w2-1g", "resnet20", "--measured", str(datasets)]) == 0
     capsys.readouterr()
-    with pytest.raises(BadInput, match="no such dataset"):  # simulated rows are not measured ones
-        driple.predict("resnet20", setting=SETTING, measured=datasets)
+    error = refused(["--setting", SETTING, "resnet20", "--measured", str(datasets)], capsys)
+    assert f"simulated/{SETTING}.parquet: its rows are simulated, not measured" in error
 
 
 def test_simulated_rows_are_refused_as_measured_ones(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_files_are_replaced_only_with_force(kept: Path, capsys: pytest.CaptureFi
     ("arguments", "message"),
     [
         (["--name", "my-machine"], "--name: device 'my-machine': expected letters and digits"),
+        (["--name", "mine", "--output", "other.json"], "expected the file name mine.json: a setting finds it by"),
         (["--name", "mine", "--output", "mine.txt"], "expected a file with the suffix .json"),
         (["--name", "mine", "--quick"], "--quick does not go with --from-results"),
         (["--name", "mine", "--threads", "0"], "--threads does not go with --from-results"),

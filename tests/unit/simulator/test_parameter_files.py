@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.device import CPU, HOST, DeviceFile, Parameter
+from driple.contracts.formats.device import CPU, FABRIC, HOST, DeviceFile, Parameter
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer, read_step
@@ -113,6 +113,32 @@ def test_a_host_file_in_the_place_of_a_device_is_refused(folder: Path) -> None:
     write(folder, "mine", HOST, HOSTED)
     with pytest.raises(BadInput, match=r"mine.json: kind: expected gpu or cpu, got host"):
         parameters(SETTING)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"link_bytes_per_s": 0.0}, "parameters.link_bytes_per_s.value: expected more than 0, got 0; give the payload"),
+        ({}, "parameters.link_bytes_per_s is missing"),
+    ],
+)
+def test_a_fabric_without_a_rate_is_refused(folder: Path, values: dict[str, float], message: str) -> None:
+    write(folder, "1g", FABRIC, values)
+    with pytest.raises(BadInput, match=f"1g.json: {message}"):
+        parameters(SETTING)
+
+
+def test_a_device_file_has_the_name_of_its_device(folder: Path) -> None:
+    (folder / "mine.json").rename(folder / "other.json")
+    with pytest.raises(BadInput, match=r"other.json: name: expected other, the name of the file, got 'mine'"):
+        parameters(Setting.parse("other-p1w1-1g"))
+
+
+def test_a_folder_that_the_user_names_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OWN, str(tmp_path / "nowhere"))
+    for call in (known_devices, lambda: parameters(Setting.parse("v100-p1w1-1g"))):
+        with pytest.raises(BadInput, match=f"{OWN}=.*nowhere: no such folder; name a folder of device files"):
+            call()
 
 
 def test_a_device_without_a_file_is_named_with_the_command_that_makes_one(folder: Path) -> None:

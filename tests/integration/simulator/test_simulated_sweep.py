@@ -110,7 +110,10 @@ def test_a_plan_refuses_what_the_simulation_would(tmp_path: Path) -> None:
         plan_sweep(experiment(setting="v100-p1w2-1g", network={"loss": ["0%", "1%"]}), output=tmp_path)
     with pytest.raises(BadInput, match="jobs of PyTorch cannot be simulated"):
         plan_sweep(
-            experiment(setting="v100-p0w2-1g", workloads=[{"model": "lenet", "framework": "torch", "strategy": "allreduce"}]), output=tmp_path
+            experiment(
+                setting="v100-p0w2-1g", workloads=[{"model": "lenet", "framework": "torch", "strategy": "allreduce"}]
+            ),
+            output=tmp_path,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -138,10 +139,17 @@ def test_one_machine_has_its_traffic_from_flows(rig: Rig, tmp_path: Path) -> Non
     assert rig.left() == []
 
 
-def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(rig: Rig, tmp_path: Path) -> None:
+@pytest.fixture
+def other_links(rig: Rig) -> Iterator[Rig]:
+    """The hosts of a pool have the links of the setting for which it was made."""
+    rig.close()
+    yield rig
+    rig.close()
+
+
+def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(other_links: Rig, tmp_path: Path) -> None:
     """The lab cannot limit a link to 800 Gbit/s, and does not reach it."""
-    rig.close()  # the hosts of the pool have links of the setting before
-    (result,), _ = rig.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
+    (result,), _ = other_links.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
     assert result.status == "sealed", result.failure
     manifest = manifest_of(tmp_path)
     assert "instead of 800000" in str(manifest.network_not_as_asked), manifest.measured_network
@@ -149,5 +157,5 @@ def test_a_run_on_links_that_are_not_those_of_the_setting_is_no_data(rig: Rig, t
     found = build_dataset([tmp_path / "traces"], output=tmp_path / "datasets")
     (left,) = found.set_aside
     assert "instead of 800000" in left.reason
-    again, _ = rig.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
+    again, _ = other_links.sweep(tmp_path, setting="cpu-p1w2-800g", length="steps: 10")
     assert len(again) == 1  # it does not count as done

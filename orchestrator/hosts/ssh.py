@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import paramiko
@@ -172,7 +173,8 @@ class SshHost:
                 timer.cancel()
         except LOST as error:
             if channel is not None:
-                channel.close()
+                with suppress(*LOST):  # it is as gone as the connection
+                    channel.close()
             if isinstance(error, paramiko.ChannelException) and connection.transport.is_active():
                 raise HostError(
                     f"{self}: opens no more sessions: {error}; see MaxSessions in its sshd_config"

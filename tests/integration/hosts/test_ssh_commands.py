@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import paramiko
 import pytest
 from sshd import Connect, Sshd, await_end, running_sshd
 
@@ -79,6 +80,19 @@ def test_many_threads_share_a_host(host: SshHost) -> None:
     for thread in threads:
         thread.join(60)
     assert sorted(found) == [f"{i}\n".encode() for i in range(8)]
+
+
+def test_a_connection_that_ends_while_a_command_starts_is_an_error_of_the_host(
+    host: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise EOFError
+
+    with monkeypatch.context() as patch:
+        for name in ("exec_command", "close"):
+            patch.setattr(paramiko.Channel, name, gone)
+        with pytest.raises(HostError):
+            host.run(["true"], timeout_s=10)
 
 
 def test_lines_go_both_ways(host: SshHost) -> None:

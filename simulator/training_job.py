@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -28,7 +29,7 @@ def meter(task: str, what: str) -> str:
     return f"{task} {what}"
 
 
-class Job:
+class Job(ABC):
     """A job of one kind of worker on a cluster. A subclass moves the tensors."""
 
     def __init__(self, cluster: Cluster, segments: list[Segment], workers: int, steps: int, seed: int) -> None:
@@ -49,8 +50,9 @@ class Job:
         self._begin_all()
         self.fluid.run(self._finished)
 
+    @abstractmethod
     def _begin_all(self) -> None:
-        raise NotImplementedError
+        """Begins the first step of every worker."""
 
     def _finished(self) -> bool:
         done = [len(times) - 1 for times in self.begun]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from results_contest import settings_in
 
-from driple.contracts.formats.dataset import fill_network
+from driple.contracts.formats.dataset import fill_later_columns
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data.examples import WORKLOAD
 
@@ -27,18 +27,18 @@ def measure(datasets: Path) -> dict[str, Any]:
         rows = pq.read_table(datasets / f"{setting}.parquet", columns=columns).to_pylist()
         runs: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
-            fill_network(row)
+            fill_later_columns(row)
             if row["role"] == ROLE:
                 name = f"{row['model']} b{row['batch_size']} {row['optimiser']} {row['update']}"
                 key = "|".join(str(row[column]) for column in WORKLOAD)
                 runs[f"{name}|{key}"][row["repetition"]].append(row)
         repeated = {key.split("|")[0]: list(by.values()) for key, by in runs.items() if len(by) >= LEAST}
         if repeated:
-            found[setting] = {name: _spread(each) for name, each in repeated.items()}
+            found[setting] = {name: spread(each) for name, each in repeated.items()}
     return found
 
 
-def _spread(runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
+def spread(runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
     """Of each target: the values, means over the run's workers, and the mean distance from the mean of the others."""
     spread: dict[str, Any] = {"runs": len(runs), "values": {}, "distance": {}}
     for column in COLUMNS:

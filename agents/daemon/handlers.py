@@ -120,6 +120,12 @@ class Handlers:
         start_mono_ns = time.monotonic_ns()
         return requests.StartAnswer(pid=self.processes.start(asked, self._work), start_mono_ns=start_mono_ns)
 
+    def _join_groups(self, _: int, asked: requests.JoinGroups) -> requests.Done:
+        from driple.agents.daemon.control_groups import join_groups
+
+        join_groups(asked.pid, asked.files)
+        return requests.Done()
+
     def _tell(self, _: int, asked: requests.Tell) -> requests.Done:
         self.processes.tell(asked.name, asked.line)
         return requests.Done()

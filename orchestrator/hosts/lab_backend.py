@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import BadInput, HostError, RunFailed
 from driple.contracts.run_spec import NetworkCondition
@@ -46,8 +48,9 @@ class LabBackend(Backend):
 
         count = max(len(self.hosts_for(setting)) for setting in experiment.settings)
         rates = [setting.link_mbit for setting in experiment.settings if setting.link_mbit is not None]
+        share = _share(experiment, count)
         try:
-            lab = Lab.start(hosts=count, rate_mbit=float(max(rates)) if rates else None)
+            lab = Lab.start(hosts=count, rate_mbit=float(max(rates)) if rates else None, **share)
         except LabUnavailableError as error:
             log.warning(
                 "NO LAB: %s. All tasks run as processes of this machine and communicate over its loopback interface, "
@@ -56,10 +59,33 @@ class LabBackend(Backend):
                 ", ".join(map(str, experiment.settings)),
             )
             with this_machine({f"lab{i + 1}": LOOPBACK for i in range(count)}, experiment) as cluster:
-                yield replace(cluster, fallback_reason=str(error))
+                yield replace(cluster, fallback_reason=str(error), share_fault=str(error) if share else None)
             return
         with lab:
+            if lab.share_fault is not None:
+                log.warning(
+                    "NO SHARE OF PROCESSORS: %s. All hosts share all processors. run.json records it, and datasets "
+                    "leave these runs out.",
+                    lab.share_fault,
+                )
             yield lab_cluster(lab, experiment)
+
+
+def _share(experiment: Experiment, hosts: int) -> dict[str, Any]:
+    """Arguments of Lab.start. Raises BadInput if this machine has fewer processors than the hosts would."""
+    from driple.orchestrator.lab.share_period import share_period_us
+
+    cores = experiment.cores_per_host
+    if cores is None:
+        return {}
+    there = len(os.sched_getaffinity(0))
+    if hosts * cores > there:
+        raise BadInput(
+            f"{experiment.source}: cores_per_host: {hosts} hosts of {cores:g} need {hosts * cores:g} processors, and "
+            f"this machine has {there}; at most {math.floor(100 * there / hosts) / 100:g}"
+        )
+    hz = experiment.measurement.sampling_hz
+    return {"cores_per_host": cores, "share_period_us": share_period_us(hz, cores)}
 
 
 def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
@@ -76,6 +102,7 @@ def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
             python=sys.executable,
             networks={network: Link(address=lab.data_address(name), nic=lab.data_nic) for network in networks},
             packet_keeper=str(lab.control_socket),
+            cpu_groups=lab.share_files(name),
         )
         for name in lab.names
     }
@@ -85,7 +112,15 @@ def lab_cluster(lab: Lab, experiment: Experiment) -> Cluster:
         return SshHost(spec, connect=lambda: lab.connect(spec.name), host_key=lab.host_key(spec.name))
 
     # The hosts share the cores of this machine: two runs at a time would measure each other.
-    return Cluster(kind="lab", specs=specs, connect=connect, shaper=_shaper(lab), parallel=1)
+    return Cluster(
+        kind="lab",
+        specs=specs,
+        connect=connect,
+        shaper=_shaper(lab),
+        parallel=1,
+        shares=lab.shares,
+        share_fault=lab.share_fault,
+    )
 
 
 def _shaper(lab: Lab) -> Shaper:

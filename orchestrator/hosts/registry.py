@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from driple.contracts.manifest import HostShare
     from driple.contracts.setting import Setting
     from driple.orchestrator.attempt.data_network import Shaper
     from driple.orchestrator.config.experiment import Experiment
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 INVENTORY = "ssh"
 """The backend of hosts that an inventory file lists. An experiment selects every other one by its name."""
-DEFAULT = "lab"
+LAB = "lab"
+DEFAULT = LAB
 BACKENDS: dict[str, str] = {
     "ssh": "driple.orchestrator.hosts.ssh_backend:SshBackend",
     "lab": "driple.orchestrator.hosts.lab_backend:LabBackend",
@@ -40,6 +42,10 @@ class Cluster:
     parallel: int | None  # runs at the same time; None for as many as there are hosts for
     fallback_reason: str | None = None
     """Why these hosts replace those that were asked for, without a network between them."""
+    shares: Mapping[str, HostShare] = field(default_factory=dict)
+    """By host, the fixed share of processors that it has."""
+    share_fault: str | None = None
+    """Why the hosts do not have the share that was asked for; None if they have, or none was."""
 
 
 class Backend(ABC):

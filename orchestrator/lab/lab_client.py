@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from driple.contracts.errors import BadInput, HostLost, RunFailed, UnknownName
+from driple.contracts.manifest import HostShare
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab import control_messages
 from driple.orchestrator.lab import lab_folder as folders
@@ -52,6 +53,8 @@ class Lab:
         self.names: tuple[str, ...] = tuple(self._hosts)
         self.user: str = described["plan"]["user"]
         self.key_file: Path = self._files.key
+        self._shares: Mapping[str, Mapping[str, Any]] = described["shares"]["hosts"]
+        self.share_fault: str | None = described["shares"]["fault"]
 
     @classmethod
     def start(
@@ -61,6 +64,10 @@ class Lab:
         rate_mbit: float | None = 1000.0,
         disk_mb: int = 1024,
         clock_offsets_s: Mapping[str, float] | None = None,
+        cores_per_host: float | None = None,  # share of the processors of processes that join `share_files`
+        share_period_us: int = LabPlan.share_period_us,
+        pace_us: int | None = LabPlan.pace_us,
+        bind_hosts: bool = LabPlan.bind_hosts,
         detached: bool = False,  # runs until `close` is called
         name: str | None = None,  # of its folder; `attach` finds a detached lab by it
     ) -> Lab:
@@ -70,6 +77,10 @@ class Lab:
             rate_mbit=rate_mbit,
             disk_mb=disk_mb,
             clock_offsets_s=dict(clock_offsets_s or {}),
+            cores_per_host=cores_per_host,
+            share_period_us=share_period_us,
+            pace_us=pace_us,
+            bind_hosts=bind_hosts,
             detached=detached,
             **caller(),  # type: ignore[arg-type]
         )
@@ -114,6 +125,16 @@ class Lab:
 
     def data_address(self, name: str) -> str:
         return str(self._hosts[self._known(name)]["data_address"])
+
+    def share_files(self, name: str) -> tuple[str, ...]:
+        """Files that a process of the host is written to, so that it has the share of the host; none without one."""
+        share = self._shares.get(self._known(name))
+        return () if share is None else tuple(share["files"])
+
+    @property
+    def shares(self) -> dict[str, HostShare]:
+        """By host, the share that it has."""
+        return {name: HostShare(**share["record"]) for name, share in self._shares.items()}
 
     def connect(self, name: str, timeout_s: float = 10.0) -> socket.socket:
         """A TCP connection to the host's sshd over the management link. Raises HostLost if it does not answer."""

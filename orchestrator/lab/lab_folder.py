@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
+from driple.orchestrator.lab.cpu_groups import remove_recorded
 from driple.orchestrator.lab.layout import NAME
 
 
@@ -61,6 +62,7 @@ def _clear(folder: Path) -> bool:
     try:
         if not _take(lock, folder):
             return not folder.exists()
+        remove_recorded(folder)
         shutil.rmtree(folder, ignore_errors=True)
         return True
     finally:

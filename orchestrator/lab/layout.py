@@ -15,6 +15,8 @@ MANAGEMENT_NIC = "mgmt0"
 LINKS = ("data", "mgmt")
 SUPERVISOR_ADDRESS = "10.72.0.1"
 PREFIX = 16
+GROUPS_FILE = "control_groups.json"
+"""In a lab's folder: the control groups that must be removed with it."""
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
@@ -33,6 +35,10 @@ class LabPlan:
     clock_offsets_s: dict[str, float] = field(default_factory=dict)
     """By how much a host's monotonic clock is ahead of the machine's."""
     detached: bool = False  # outlives the process that started it
+    cores_per_host: float | None = None  # fixed share of the processors of the tasks of a host; None for no share
+    share_period_us: int = 5000  # a host has its share in every period
+    pace_us: int | None = 250  # how often the kernel is made to account for what hosts have used; None: at its ticks
+    bind_hosts: bool = True  # each host to one processor, if its share is at most one
 
     def __post_init__(self) -> None:
         if not 1 <= self.hosts <= MAX_HOSTS:
@@ -43,6 +49,10 @@ class LabPlan:
             raise BadInput(f"disk_mb: expected 1 to 1000000, got {self.disk_mb}")
         for name in self.clock_offsets_s:
             self.number(name)
+        if self.cores_per_host is not None and not 0 < self.cores_per_host <= 4096:
+            raise BadInput(f"cores_per_host: expected above 0 and at most 4096, got {self.cores_per_host:g}")
+        if self.pace_us is not None and self.pace_us < 50:
+            raise BadInput(f"pace_us: expected 50 or more, got {self.pace_us}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,6 +98,7 @@ class LabFiles:
         """Every host mounts its own home here, so that all have the same path to it, as in a real cluster."""
         self.known_hosts = folder / "known_hosts"
         self.ssh_config = folder / "ssh_config"
+        self.groups = folder / GROUPS_FILE
 
     def etc(self, name: str) -> Path:
         return self.folder / "etc" / name

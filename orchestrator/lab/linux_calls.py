@@ -1,4 +1,4 @@
-"""Linux system calls that Python lacks: namespaces, mounts, offloads of a network interface."""
+"""Linux system calls that Python lacks: namespaces, mounts, timers, offloads of a network interface."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,6 +76,16 @@ def inside_network(namespace_fd: int | None) -> Iterator[None]:
             enter(home, NEW_NET)
     finally:
         os.close(home)
+
+
+def interval_timer(period_ns: int) -> int:
+    """A descriptor of which each read of 8 bytes waits for the next period; os has timers from Python 3.13 on."""
+    descriptor = _libc.timerfd_create(time.CLOCK_MONOTONIC, os.O_CLOEXEC)
+    _checked(descriptor, "timer")
+    seconds, rest_ns = divmod(period_ns, 10**9)
+    every_and_first = struct.pack("@4l", seconds, rest_ns, seconds, rest_ns)
+    _checked(_libc.timerfd_settime(descriptor, 0, every_and_first, None), "set timer")
+    return int(descriptor)
 
 
 def set_segmentation(interface: str, on: bool) -> None:

@@ -22,6 +22,7 @@ from driple.orchestrator.lab import host_process, linux_calls, mounts, sshd
 from driple.orchestrator.lab.bridges import Network
 from driple.orchestrator.lab.control_messages import Passed
 from driple.orchestrator.lab.control_server import Server
+from driple.orchestrator.lab.host_shares import HostShares
 from driple.orchestrator.lab.lab_folder import name_of
 from driple.orchestrator.lab.layout import LabFiles, LabPlan, data_address, management_address
 from driple.orchestrator.lab.shaping import Shape, Shaper
@@ -37,6 +38,7 @@ class Supervisor:
         mounts.mount_lab_files(plan, files)
         self._network = Network()
         self._shaper = Shaper(self._network)
+        self._shares = HostShares(plan, files, files.folder.name)
         self._keys = sshd.make_keys(plan, files)
         sshd.configure(plan, files)
         files.known_hosts.write_text(sshd.known_hosts(self._keys))
@@ -53,6 +55,7 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)  # all of them, before waiting for the first
         for pid in self._first.values():
             host_process.end(pid)
+        self._shares.end()
 
     def _boot(self, names: Sequence[str]) -> None:
         self._network.plug(self._plan.number(name) for name in names)
@@ -83,7 +86,7 @@ class Supervisor:
             for number, name in enumerate(self._plan.names, start=1)
         }
         shape = {"condition": asdict(self._shaper.now), "how": self._shaper.how}
-        return {"plan": asdict(self._plan), "hosts": hosts, "shape": shape}
+        return {"plan": asdict(self._plan), "hosts": hosts, "shape": shape, "shares": self._shares.describe()}
 
     def shape(self, request: Mapping[str, Any]) -> object:
         return self._shaper.apply(Shape(**request["shape"]))

@@ -16,7 +16,7 @@ from driple.pipeline.progress_line import ProgressLine
 from driple.pipeline.reports.number_text import UNKNOWN, duration, percent, plain, size
 
 if TYPE_CHECKING:
-    from driple.pipeline.traffic.traffic_job import TrafficJob
+    from driple.pipeline.traffic.traffic_job import JobKind, TrafficJob
 
 FORMATS = ("svg", "png")
 
@@ -98,6 +98,7 @@ def _folder(option: str, path: Path) -> Path:
 
 _HEADER = (
     "job",
+    "condition",
     "from",
     "sent",
     "flows",
@@ -141,6 +142,7 @@ def _row(job: TrafficJob) -> tuple[str, ...]:
     relative = job.relative_to_formula()
     return (
         job.name,
+        _condition(job.kind),
         job.source,
         size(job.best.total),
         UNKNOWN if job.flow_count is None else str(job.flow_count),
@@ -151,6 +153,11 @@ def _row(job: TrafficJob) -> tuple[str, ...]:
         f"{min(relative.values()):.3f}-{max(relative.values()):.3f}" if relative else UNKNOWN,
         duration(job.duration_s),
     )
+
+
+def _condition(kind: JobKind) -> str:
+    loss = f"{kind.loss_pct:g} % loss" if kind.loss_pct else None
+    return " ".join(part for part in (loss, kind.congestion) if part) or UNKNOWN
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

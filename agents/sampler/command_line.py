@@ -93,6 +93,13 @@ def _act(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
     return _sample(arguments, wrapped)
 
 
+def _names_another_format(out: str) -> bool:
+    """Whether the name of a file promises what is not written. Devices and pipes may have any name."""
+    path = Path(out)
+    other = path.suffix[1:].isalpha() and path.suffix.lower() != ".parquet"
+    return other and (path.is_file() or not path.exists())
+
+
 def _seal(samples: Path) -> int:
     from driple.agents.sampler.seal import seal_left
 
@@ -113,6 +120,8 @@ def _sample(arguments: argparse.Namespace, wrapped: Tuple[str, ...]) -> int:
         spec = read_spec(arguments.spec)
     elif arguments.out is None:
         raise BadInput("--out: expected the Parquet file to write, such as --out trace.parquet")
+    elif _names_another_format(arguments.out):
+        raise BadInput(f"--out {arguments.out}: a trace is a Parquet file; name it {Path(arguments.out).stem}.parquet")
     else:
         spec = SamplerSpec(
             out=arguments.out,

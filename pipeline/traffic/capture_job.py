@@ -16,7 +16,7 @@ import numpy as np
 from driple.contracts.errors import BadInput
 from driple.pipeline.readers.pcap import is_capture, read_pcap
 from driple.pipeline.traffic.packet_columns import Flow, Packets, join
-from driple.pipeline.traffic.run_traffic import packet_events
+from driple.pipeline.traffic.packet_events import packet_events
 from driple.pipeline.traffic.traffic_events import BINS_S, MOST_BINS
 from driple.pipeline.traffic.traffic_job import PACKETS, JobKind, TrafficJob
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,18 @@ from driple.contracts.json_values import read_json_file
 from driple.contracts.metrics import NET_TX
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec
-from driple.pipeline.graph.public import read_graph
+from driple.contracts.strategy import STRATEGIES
+from driple.contracts.traffic_formulas import StepBytes, received, sent, server_traffic, step_traffic
+from driple.pipeline.graph.public import read_graph, read_step
 from driple.pipeline.readers.packet_file import read_packet_file
 from driple.pipeline.traces.align import to_controller_ns
 from driple.pipeline.traces.load_run import Run, load_run, read_parquet
 from driple.pipeline.traffic.other_ends import other_ends
 from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
+from driple.pipeline.traffic.packet_events import PACKET_S, packet_events
 from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
-from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob, senders_only
+from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob
 
-_PACKET_S = 0.001
 _LEARNED = ("accuracy", "loss")
 _ADDRESS = re.compile(r"\[?(.*?)\]?:(\d+)")
 
@@ -53,7 +55,8 @@ def run_job(folder: Path) -> TrafficJob:
         name=run.manifest.run_id,
         path=folder,
         source=COUNTERS if packets is None else PACKETS,
-        kind=_kind(run, paths),
+        kind=(kind := _kind(run, paths)),
+        expected=_expected(run, paths, kind.gradient_bytes),
         provenance=SIMULATED if run.manifest.is_simulated else MEASURED,
         events=events,
         interface=_interface_events(run) if packets is None else None,
@@ -66,19 +69,6 @@ def run_job(folder: Path) -> TrafficJob:
         run=run,
         notes=(*notes, *(f"{task}: {flag}" for task, trace in run.tasks.items() for flag in trace.flags)),
     )
-
-
-def packet_events(
-    packets: Packets, name: Callable[[Endpoint], str], origin_ns: int, *, payload: bool = False
-) -> Events:
-    """What was sent on the wire, or the payload of it, from packets of any number of hosts."""
-    sent = senders_only(packets)
-    flows = tuple(
-        TaskFlow(flow.source, flow.destination, flow.protocol, name(flow.source), name(flow.destination))
-        for flow in sent.flows
-    )
-    size = sent.payload_bytes if payload else sent.wire_bytes
-    return Events((sent.t_ns - origin_ns) / 1e9, sent.flow, size, flows, _PACKET_S)
 
 
 class _Endpoints:
@@ -124,10 +114,6 @@ def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]
 def _kind(run: Run, paths: RunPaths) -> JobKind:
     spec = run.manifest.run
     workload = spec.workload
-    try:
-        gradient_bytes: float | None = float(read_graph(paths.graph("worker")).bytes_sent)
-    except BadInput:
-        gradient_bytes = None
     topology = workload.topology if workload.strategy == "allreduce" else workload.strategy
     return JobKind(
         framework=workload.framework,
@@ -137,10 +123,42 @@ def _kind(run: Run, paths: RunPaths) -> JobKind:
         batch_size=workload.batch_size,
         topology=topology,
         loss_pct=spec.network.loss_pct,
+        congestion=_congestion(run),
         workers=spec.setting.workers,
         servers=spec.setting.servers,
-        gradient_bytes=gradient_bytes if gradient_bytes is not None and np.isfinite(gradient_bytes) else None,
+        gradient_bytes=_gradient_bytes(run, paths),
     )
+
+
+def _gradient_bytes(run: Run, paths: RunPaths) -> float | None:
+    """What the workers said, else of the graph; None if neither is known."""
+    try:
+        found = float(run.manifest.trained_with.get("gradient_bytes") or read_graph(paths.graph("worker")).bytes_sent)
+    except (BadInput, ValueError):
+        return None
+    return found if np.isfinite(found) and found > 0 else None
+
+
+def _expected(run: Run, paths: RunPaths, gradient_bytes: float | None) -> dict[str, StepBytes] | None:
+    """By the formula: with servers from the variables that the graph places on each."""
+    spec = run.manifest.run
+    if STRATEGIES[spec.workload.strategy].has_servers:
+        try:
+            servers = read_step(paths.graph("worker")).server_bytes(spec.setting.servers)
+        except BadInput:
+            return None
+        traffic = server_traffic(*servers, spec.setting.workers)
+    elif gradient_bytes is None:
+        return None
+    else:
+        traffic = step_traffic(spec, [int(gradient_bytes)])
+    return {task: StepBytes(sent(traffic, task), received(traffic, task)) for task in spec.setting.tasks}
+
+
+def _congestion(run: Run) -> str | None:
+    """What was used: of a lab also where nothing was asked for."""
+    used, _, how = run.manifest.network_done_by.get("congestion", "").partition(" ")
+    return used if how == "by route" else run.manifest.run.network.congestion
 
 
 _TABLE = ("t_mono_ns", "flow", "local_address", "local_port", "remote_address", "remote_port", "of_task", "bytes_acked")
@@ -189,7 +207,7 @@ def _flow_events(tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> 
             numbers.append(np.full(int(some.sum()), len(flows)))
             gains.append(gained[some])
             flows.append(TaskFlow(source, destination, TCP, names.task(source), names.task(destination)))
-    return _events(times, numbers, gains, flows, max(_PACKET_S, float(np.median(periods)) if periods else 1.0))
+    return _events(times, numbers, gains, flows, max(PACKET_S, float(np.median(periods)) if periods else 1.0))
 
 
 def _interface_events(run: Run) -> Events:
@@ -209,7 +227,7 @@ def _interface_events(run: Run) -> Events:
         numbers.append(np.full(int(some.sum()), len(flows)))
         gains.append(gained[some])
         flows.append(TaskFlow(nobody, nobody, TCP, task, OTHERS))
-    return _events(times, numbers, gains, flows, max(_PACKET_S, float(np.median(periods)) if periods else 1.0))
+    return _events(times, numbers, gains, flows, max(PACKET_S, float(np.median(periods)) if periods else 1.0))
 
 
 def _events(times: Any, numbers: Any, gains: Any, flows: Iterable[TaskFlow], resolution_s: float) -> Events:

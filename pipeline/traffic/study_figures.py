@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 from driple.contracts.errors import BadInput
 from driple.contracts.run_dir import replacing
 from driple.pipeline.traffic.study_table import Row, StudyTable
-from driple.pipeline.traffic.traffic_events import PIECE_S
 
 FORMATS = ("svg", "png")
-_MOST_PANELS = 6
-_MOST_FLOWS = 60
+_MOST_LINES = 12
+_MOST_FLOWS = 12
+_ACROSS, _WIDTH = 3, 12.0
+"""Panels side by side, and the width of the figure in inches."""
 
 
 def write_figures(folder: Path, tables: Sequence[StudyTable], kind: str) -> list[Path]:
@@ -60,6 +62,11 @@ def _grouped(rows: Iterable[Row]) -> dict[Any, list[Row]]:
     return found
 
 
+def _several(groups: dict[Any, list[Row]], value: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """The groups with several values, which a figure compares; all groups if there is no such group."""
+    return {key: rows for key, rows in groups.items() if len(set(map(value, rows))) > 1} or groups
+
+
 def _volume(figure: Any, table: StudyTable) -> None:
     axis = figure.add_subplot()
     rows = _of(table, "model", "variant", "sent_gb")
@@ -85,23 +92,41 @@ def _bars(axis: Any, rows: Sequence[Row], label: str) -> None:
     axis.legend(fontsize="small")
 
 
+def _panels(figure: Any, titles: Sequence[str], height: float, **options: Any) -> list[Any]:
+    """Axes with titles, at most _ACROSS side by side."""
+    across = min(len(titles), _ACROSS)
+    down = -(-len(titles) // across)
+    figure.set_size_inches(_WIDTH, height * down)
+    axes: list[Any] = figure.subplots(down, across, squeeze=False, **options).ravel().tolist()
+    for axis, title in zip(axes, titles, strict=False):
+        axis.set_title(title, fontsize="small")
+    for axis in axes[len(titles) :]:
+        axis.set_visible(False)
+    return axes[: len(titles)]
+
+
+def _one_of_each_kind(table: StudyTable, *columns: str) -> dict[str, list[Row]]:
+    """The rows of the first job of every variant and topology, under that name."""
+    found: dict[str, list[Row]] = {}
+    jobs: dict[str, Any] = {}
+    for job, variant, topology, *rest in _of(table, "job", "variant", "topology", *columns):
+        title = f"{variant} {topology or ''}".strip()
+        if jobs.setdefault(title, job) == job:
+            found.setdefault(title, []).append(tuple(rest))
+    return found
+
+
 def _matrices(figure: Any, table: StudyTable) -> None:
-    panels = list(_grouped(_of(table, "job", "variant", "topology", "source", "destination", "bytes")).items())
-    kinds: dict[Row, tuple[str, list[Row]]] = {}
-    for job, rows in panels:
-        kinds.setdefault(rows[0][:2], (job, rows))  # one job of each kind
-    shown = list(kinds.items())[:_MOST_PANELS]
-    axes = np.atleast_1d(figure.subplots(1, len(shown)))
-    for axis, ((variant, topology), (_, rows)) in zip(axes.ravel(), shown, strict=True):
-        tasks = sorted({task for row in rows for task in row[2:4]})
+    shown = _one_of_each_kind(table, "source", "destination", "bytes")
+    for axis, rows in zip(_panels(figure, list(shown), 2.7), shown.values(), strict=True):
+        tasks = sorted({task for row in rows for task in row[:2]})
         values = np.zeros((len(tasks), len(tasks)))
-        for _, _, source, destination, count in rows:
+        for source, destination, count in rows:
             values[tasks.index(source), tasks.index(destination)] = count / 1e6
         picture = axis.imshow(values, cmap="viridis", vmin=0)
         axis.set_xticks(range(len(tasks)), tasks, rotation=90, fontsize="x-small")
         axis.set_yticks(range(len(tasks)), tasks, fontsize="x-small")
-        axis.set_title(f"{variant} {topology or ''}", fontsize="small")
-        figure.colorbar(picture, ax=axis, shrink=0.6, label="MB")
+        figure.colorbar(picture, ax=axis, label="MB to")
 
 
 def _counts(figure: Any, table: StudyTable) -> None:
@@ -111,50 +136,83 @@ def _counts(figure: Any, table: StudyTable) -> None:
 def _load(figure: Any, table: StudyTable) -> None:
     from matplotlib import colormaps
 
-    job, rows = next(iter(_grouped(_of(table, *table.columns)).items()))
-    axis = figure.add_subplot()
-    flows = list(dict.fromkeys(row[:4] for row in rows))[:_MOST_FLOWS]
-    greatest = max(row[5] for row in rows)
+    ends = ("source", "source_port", "destination", "destination_port")
+    shown = _one_of_each_kind(table, *ends, "start_s", "piece_s", "bytes")
     colours = colormaps["viridis"]
-    for *flow, start_s, count in rows:
-        if tuple(flow) in flows:
-            axis.barh(flows.index(tuple(flow)), PIECE_S, left=start_s, color=colours(count / greatest))
-    axis.set_yticks(range(len(flows)), [f"{a}:{p} > {b}:{q}" for a, p, b, q in flows], fontsize="xx-small")
-    axis.set_xlabel(f"s ({job})", fontsize="small")
+    for axis, rows in zip(_panels(figure, list(shown), 3.2), shown.values(), strict=True):
+        sizes: Counter[Row] = Counter()
+        for *flow, _, _, count in rows:
+            sizes[tuple(flow)] += count
+        flows = [flow for flow, _ in sizes.most_common(_MOST_FLOWS)]
+        greatest = max(row[-1] for row in rows)
+        for *flow, start_s, piece_s, count in rows:
+            if tuple(flow) in flows:
+                at = flows.index(tuple(flow))
+                axis.barh(at, piece_s, left=start_s, color=colours(np.log1p(count) / np.log1p(greatest)))
+        names = [f"{source} > {destination}" for source, _, destination, _ in flows]
+        axis.set_yticks(range(len(flows)), names, fontsize="xx-small")
+        axis.invert_yaxis()
+        axis.set_xlabel("s", fontsize="small")
+    figure.supxlabel(f"The {_MOST_FLOWS} largest flows; the lighter, the more bytes (logarithmic)", fontsize="small")
 
 
 def _pairs(figure: Any, table: StudyTable) -> None:
-    shown = list(_grouped(_of(table, "job", "source", "destination", "t_ms", "mb_per_s")).items())[:_MOST_PANELS]
-    axes = np.atleast_1d(figure.subplots(1, len(shown), sharey=True))
-    for axis, (job, rows) in zip(axes.ravel(), shown, strict=True):
+    shown = _one_of_each_kind(table, "source", "destination", "t_ms", "mb_per_s")
+    axes = _panels(figure, list(shown), 2.7, sharey=True)
+    for axis, rows in zip(axes, shown.values(), strict=True):
         for pair in dict.fromkeys(row[:2] for row in rows):
             own = [row for row in rows if row[:2] == pair]
             axis.step([row[2] for row in own], [row[3] for row in own], where="post", label=" > ".join(pair))
-        axis.set_title(job[:40], fontsize="x-small")
         axis.set_xlabel("ms")
-        axis.legend(fontsize="xx-small")
-    axes.ravel()[0].set_ylabel("MB/s")
+        axis.set_ylabel("MB/s")
+        axis.legend(fontsize=4, ncols=2)
 
 
 def _lines(
-    x: str, y: str, *labels: str, x_label: str, y_label: str, step: bool = False
+    x: str, y: str, *labels: str, x_label: str, y_label: str, by_job: bool = True, step: bool = False
 ) -> Callable[[Any, StudyTable], None]:
+    """A line for each job, or with `by_job` off for all jobs of a label. Jobs of a label have one colour."""
+
     def draw(figure: Any, table: StudyTable) -> None:
         axis = figure.add_subplot()
-        for label, rows in _grouped((row[:-2], *row[-2:]) for row in _of(table, *labels, x, y)).items():
-            points = [(a, b) for a, b in rows if a is not None and b is not None]
-            options: dict[str, Any] = {"drawstyle": "steps-post"} if step else {"marker": "."}
-            axis.plot(*zip(*points, strict=True), label=" ".join(map(str, label)), **options)
+        rows = _of(table, *labels, *own, x, y)
+        kinds = _several(_grouped((row[: len(labels)], *row[len(labels) :]) for row in rows), lambda row: row[-2])
+        for number, (label, rows) in enumerate(kinds.items()):
+            name: str | None = " ".join(str(part) for part in label if part is not None)
+            for points in _grouped((row[:-2], *row[-2:]) for row in rows).values():
+                known = [(a, b) for a, b in points if a is not None and b is not None]
+                options: dict[str, Any] = {"drawstyle": "steps-post"} if step else {"marker": "."}
+                if known:
+                    axis.plot(*zip(*known, strict=True), color=f"C{number % 10}", label=name, **options)
+                    name = None
         axis.set_xlabel(x_label)
         axis.set_ylabel(y_label)
-        axis.legend(fontsize="x-small")
+        figure.legend(fontsize="x-small", loc="outside right upper")
 
+    own = ("job",) if by_job else ()
     return draw
+
+
+def _batches(figure: Any, table: StudyTable) -> None:
+    """A panel for each variant, model and topology, a line for each batch size: of the first job that has it."""
+    panels = _grouped(
+        (row[:3], *row[3:])
+        for row in _of(table, "variant", "model", "topology", "batch_size", "job", "t_ms", "mb_per_s")
+    )
+    panels = _several(panels, lambda row: row[0])
+    titles = [" ".join(str(part) for part in kind if part is not None) for kind in panels]
+    for axis, rows in zip(_panels(figure, titles, 2.7, sharey=True), panels.values(), strict=True):
+        for batch, points in sorted(_grouped(rows).items()):
+            first = [(t_ms, rate) for job, t_ms, rate in points if job == points[0][0]]
+            axis.step(*zip(*first, strict=True), where="post", label=f"batch size {batch}")
+        axis.set_xlabel("ms")
+        axis.set_ylabel("MB/s")
+        axis.legend(fontsize="x-small")
 
 
 def _cdf(figure: Any, table: StudyTable) -> None:
     axis = figure.add_subplot()
-    for job, rows in list(_grouped(_of(table, "job", "bytes", "size_cdf")).items())[:_MOST_PANELS]:
+    for job, rows in list(_grouped(_of(table, "job", "bytes", "size_cdf")).items())[:_MOST_LINES]:
         axis.step(*zip(*sorted(rows), strict=True), where="post", label=job[:60])
     axis.set_xscale("log")
     axis.set_xlabel("bytes of a flow")
@@ -172,10 +230,11 @@ _FIGURES: dict[str, Callable[[Any, StudyTable], None]] = {
     "fig8-learning": _lines(
         "sent_gb", "value", "variant", "model", "batch_size", x_label="GB sent", y_label="accuracy or loss"
     ),
-    "fig9-batches": _lines(
-        "t_ms", "mb_per_s", "variant", "model", "batch_size", x_label="ms", y_label="MB/s", step=True
-    ),
+    "fig9-batches": _batches,
     "fig10-loss": _lines(
-        "loss_pct", "relative", "variant", "model", "topology", x_label="loss, %", y_label="relative duration"
+        *("loss_pct", "relative", "variant", "model", "topology", "batch_size", "congestion"),
+        x_label="loss, %",
+        y_label="relative duration",
+        by_job=False,
     ),
 }

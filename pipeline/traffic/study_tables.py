@@ -19,6 +19,9 @@ FINE_S = 0.01
 """Bins of throughput in figures 7 and 9."""
 SPAN_S = 0.25
 """Part of a job that figures 7 and 9 show."""
+PIECES_S = (PIECE_S, 1.0, 0.1)
+FEWEST_PIECES = 20
+"""In figure 6. The study's pieces are too long for a short job."""
 _NEARLY = 1.2  # a sampler at 100 Hz has some periods that are a little longer than 10 ms
 
 
@@ -90,13 +93,16 @@ def _ends(flow: TaskFlow) -> Row:
 def _load(jobs: Jobs) -> StudyTable:
     rows: list[Row] = []
     for job in jobs:
-        start_s = job.events.span[0]
-        load = job.events.load()
+        start_s, end_s = job.events.span
+        piece_s = next((one for one in PIECES_S if (end_s - start_s) / one >= FEWEST_PIECES), PIECES_S[-1])
+        load = job.events.load(piece_s)
+        kind = (job.name, job.kind.variant, job.kind.topology)
         for number, flow in enumerate(job.events.flows):
             for piece in np.flatnonzero(load[number]).tolist():
-                rows.append((job.name, *_ends(flow), start_s + piece * PIECE_S, int(load[number, piece])))
-    columns = ("job", "source", "source_port", "destination", "destination_port", "start_s", "bytes")
-    return StudyTable("fig6-load", f"Bytes of each flow in pieces of {PIECE_S:g} s", columns, tuple(rows))
+                rows.append((*kind, *_ends(flow), start_s + piece * piece_s, piece_s, int(load[number, piece])))
+    ends = ("source", "source_port", "destination", "destination_port")
+    columns = ("job", "variant", "topology", *ends, "start_s", "piece_s", "bytes")
+    return StudyTable("fig6-load", "Bytes of each flow in pieces of time", columns, tuple(rows))
 
 
 def fine_events(job: TrafficJob) -> Events | None:
@@ -120,12 +126,20 @@ def _fine(job: TrafficJob) -> dict[tuple[str, str], Any]:
 
 def _pairs(jobs: Jobs) -> StudyTable:
     rows = [
-        (job.name, job.kind.variant, source, destination, round(1000 * FINE_S * i), float(value) / 1e6)
+        (
+            job.name,
+            job.kind.variant,
+            job.kind.topology,
+            source,
+            destination,
+            round(1000 * FINE_S * i),
+            float(value) / 1e6,
+        )
         for job in jobs
         for (source, destination), rate in _fine(job).items()
         for i, value in enumerate(rate)
     ]
-    columns = ("job", "variant", "source", "destination", "t_ms", "mb_per_s")
+    columns = ("job", "variant", "topology", "source", "destination", "t_ms", "mb_per_s")
     return StudyTable("fig7-pairs", f"Throughput of pairs in bins of {1000 * FINE_S:g} ms", columns, tuple(rows))
 
 
@@ -150,9 +164,10 @@ def _batches(jobs: Jobs) -> StudyTable:
         rates = _fine(job)
         if rates:
             (source, destination), rate = max(rates.items(), key=lambda item: float(item[1].sum()))
-            head = (job.name, job.kind.variant, job.kind.model, job.kind.batch_size, source, destination)
+            kind = (job.kind.variant, job.kind.model, job.kind.topology, job.kind.batch_size)
+            head = (job.name, *kind, source, destination)
             rows += [(*head, round(1000 * FINE_S * i), float(value) / 1e6) for i, value in enumerate(rate)]
-    columns = ("job", "variant", "model", "batch_size", "source", "destination", "t_ms", "mb_per_s")
+    columns = ("job", "variant", "model", "topology", "batch_size", "source", "destination", "t_ms", "mb_per_s")
     return StudyTable("fig9-batches", "Throughput of one pair by batch size", columns, tuple(rows))
 
 
@@ -160,7 +175,7 @@ def _loss(jobs: Jobs) -> StudyTable:
     groups: dict[Row, list[TrafficJob]] = {}
     for job in jobs:
         if job.kind.loss_pct is not None:
-            kind = (job.kind.variant, job.kind.model, job.kind.topology, job.kind.batch_size)
+            kind = (job.kind.variant, job.kind.model, job.kind.topology, job.kind.batch_size, job.kind.congestion)
             groups.setdefault(kind, []).append(job)
     rows: list[Row] = []
     for kind, group in sorted(groups.items(), key=str):
@@ -172,7 +187,7 @@ def _loss(jobs: Jobs) -> StudyTable:
             relative = times[job.name] / least if least else None
             rows.append((*kind, job.kind.loss_pct, times[job.name], relative, *shares))
     seen = ("retransmitted_share", "lost_share")
-    columns = ("variant", "model", "topology", "batch_size", "loss_pct", "seconds", "relative", *seen)
+    columns = ("variant", "model", "topology", "batch_size", "congestion", "loss_pct", "seconds", "relative", *seen)
     return StudyTable("fig10-loss", "Duration by loss, divided by the smallest", columns, tuple(rows))
 
 

@@ -161,7 +161,8 @@ class Events:
     def _bins(self, bin_s: float, start_s: float, end_s: float) -> tuple[int, Any]:
         """The number of bins, and the bin of each event; those outside the window have no bin (-1)."""
         count = max(1, round((end_s - start_s) / bin_s))
-        position = np.floor((self.t_s - start_s) / bin_s).astype(np.int64)
+        # In nanoseconds: in seconds, 0.009 / 0.001 is below 9.
+        position = np.rint((self.t_s - start_s) * 1e9).astype(np.int64) // round(bin_s * 1e9)
         return count, np.where((position >= 0) & (position < count), position, -1)
 
 

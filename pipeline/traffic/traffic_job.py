@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driple.contracts.formats.dataset import MEASURED
 from driple.contracts.traffic_formulas import StepBytes, step_bytes
-from driple.pipeline.traces.align import Steps, Window
-from driple.pipeline.traces.load_run import Run
 from driple.pipeline.traffic.packet_columns import Packets
+from driple.pipeline.traffic.packet_events import senders_only
 from driple.pipeline.traffic.tcp import Loss, Retransmissions, retransmissions, true_loss
 from driple.pipeline.traffic.traffic_events import BINS_S, Events
+
+if TYPE_CHECKING:  # captures do not need what reads runs
+    from driple.pipeline.traces.align import Steps, Window
+    from driple.pipeline.traces.load_run import Run
 
 PACKETS = "packets"
 COUNTERS = "counters"
@@ -30,6 +33,8 @@ class JobKind:
     batch_size: int | None = None
     topology: str | None = None
     loss_pct: float | None = None
+    congestion: str | None = None
+    """Congestion control of TCP."""
     workers: int | None = None
     servers: int = 0
     gradient_bytes: float | None = None
@@ -65,6 +70,8 @@ class TrafficJob:
     """Measured steps of each worker."""
     window: Window | None = None
     """The measured part."""
+    expected: Mapping[str, StepBytes] | None = None
+    """Payload of each task in a step, where the placement of tasks and variables is known."""
     learned: Sequence[tuple[float, float]] = ()
     """Times and accuracies (or losses) of steps of the first worker."""
     learned_what: str = "loss"
@@ -110,9 +117,11 @@ class TrafficJob:
         measured = events.between(self.window.start_s, self.window.end_s)
         return {task: sent / count for task, sent in measured.sent().items()}
 
-    def formula(self) -> dict[str, StepBytes]:
+    def formula(self) -> Mapping[str, StepBytes]:
         """Payload of each task in a step by the formula of the strategy; empty if there is none."""
         kind = self.kind
+        if self.expected is not None:
+            return self.expected
         if kind.topology is None or kind.gradient_bytes is None or kind.workers is None:
             return {}
         return step_bytes(kind.topology, kind.gradient_bytes, kind.workers, kind.servers)
@@ -175,13 +184,3 @@ class TrafficJob:
             "relative_to_formula": self.relative_to_formula(),
             "notes": list(self.notes),
         }
-
-
-def senders_only(packets: Packets) -> Packets:
-    """Each packet once, where it was sent. A capture of loopback, or without directions, has each packet once."""
-    if not any(flow.sent for flow in packets.flows):
-        return packets
-    sent_somewhere = {flow._replace(sent=None) for flow in packets.flows if flow.sent}
-    return packets.of_flows(
-        [flow.sent is not False or flow._replace(sent=None) not in sent_somewhere for flow in packets.flows]
-    )

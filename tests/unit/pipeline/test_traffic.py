@@ -14,10 +14,10 @@ from driple.contracts.formats.packets import TCP
 from driple.contracts.traffic_formulas import step_bytes
 from driple.pipeline.traffic.capture_job import study_kind
 from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Packets, join
+from driple.pipeline.traffic.packet_events import senders_only
 from driple.pipeline.traffic.regression import mean_interval, regress, student_t
 from driple.pipeline.traffic.tcp import retransmissions, true_loss
 from driple.pipeline.traffic.traffic_events import Events, TaskFlow, flow_size_cdf
-from driple.pipeline.traffic.traffic_job import senders_only
 
 A, B = Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2)
 

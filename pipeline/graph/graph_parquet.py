@@ -10,6 +10,7 @@ import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.graph import DATA, check_graph_file
+from driple.contracts.setting import Setting
 from driple.pipeline.graph.output_sizes import output_bytes
 from driple.pipeline.graph.raw_graph import RawGraph
 from driple.pipeline.graph.training_step import OpDetails, op_details
@@ -74,8 +75,14 @@ def _raw(table: Any, batch_size: int | None) -> RawGraph:
         edge_outputs=outputs,
         tensor_bytes=tensor_bytes,
         task=table.column("task")[0].as_py(),
+        batch_size=batch_size,
+        all_reduce=_without_servers(table.column("setting")[0].as_py()),
         details=details,
     )
+
+
+def _without_servers(setting: str | None) -> bool:
+    return setting is not None and Setting.parse(setting).servers == 0
 
 
 def _batch_size(workload: str | None) -> int | None:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput, shown
-from driple.pipeline.graph import flops, graphdef_proto
+from driple.contracts.op_flops import flops
+from driple.pipeline.graph import graphdef_proto
 from driple.pipeline.graph.function_inlining import Node, inline_functions
 from driple.pipeline.graph.output_sizes import Shape, guessed, output_bytes
 from driple.pipeline.graph.output_types import output_dtypes
@@ -93,7 +94,7 @@ def _flops(
 
     return np.array(
         [
-            flops.flops(
+            flops(
                 node.op,
                 [shape(index[name], output) for name, output in node.inputs],
                 [shape(position, output) for output in range(len(shapes[position] or ()))],

@@ -60,6 +60,8 @@ class OpGraph:
     """Sent to other tasks in a step; NaN likewise."""
     bytes_busiest: float = float("nan")
     """Received from the task that sends most; NaN likewise."""
+    batch_size: int | None = None
+    """Examples per step, if the file of the graph says."""
 
     def __post_init__(self) -> None:
         nodes = len(self.ops)

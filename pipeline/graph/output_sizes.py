@@ -11,16 +11,9 @@ import math
 from collections.abc import Sequence
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.graph import ELEMENT_BYTES
 
 HANDLES = ("string", "resource", "variant")
-_BY_SIZE = {
-    1: "bool int4 uint4 int8 uint8 qint8 quint8 float8_e5m2 float8_e4m3fn",
-    2: "int16 uint16 qint16 quint16 float16 bfloat16",
-    4: "int32 uint32 qint32 float32",
-    8: "int64 uint64 float64 complex64",
-    16: "complex128",
-}
-ELEMENT_BYTES = {name: size for size, names in _BY_SIZE.items() for name in names.split()}
 UNKNOWN_ELEMENT_BYTES = 4
 MAX_BYTES = 2.0**60
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.pipeline.graph.flops import flops as op_flops
+from driple.contracts.op_flops import flops as op_flops
 from driple.pipeline.graph.group_count import SizeBatches, size_batches
 from driple.pipeline.graph.grouping import Recipe, forget_wirings, group, recipe_of
 from driple.pipeline.graph.op_classes import CLASSES, COUNTED, class_numbers, class_of

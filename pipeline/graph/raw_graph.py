@@ -35,6 +35,10 @@ class RawGraph:
     tensor_bytes: Callable[[int, int], float]
     """Bytes of one output of an op."""
     task: str | None = None
+    all_reduce: bool = False
+    """Whether the job of this graph has no parameter servers: only gradients pass between its tasks."""
+    batch_size: int | None = None
+    """Examples per step, if the file says."""
     details: Callable[[], OpDetails] | None = None
     """What only a simulation needs, computed on demand; None if the file does not tell."""
 
@@ -67,6 +71,7 @@ def choose(raw: RawGraph, device: str | None) -> OpGraph:
         bytes_received=traffic.received,
         bytes_sent=traffic.sent,
         bytes_busiest=traffic.busiest,
+        batch_size=raw.batch_size,
     )
 
 

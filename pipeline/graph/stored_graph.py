@@ -107,6 +107,8 @@ class StoredGraph:
             edge_outputs=np.concatenate([self.edge_outputs, self.sent[:, 1]]),
             tensor_bytes=lambda op, output: tensors.get((op, output), float(own[op])),
             task=TASK,
+            all_reduce=setting.servers == 0,
+            batch_size=batch_size,
             details=lambda: self._details(batch_size, sinks),
         )
 

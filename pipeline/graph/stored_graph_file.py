@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.formats import graph as graph_format
+from driple.contracts.graph_makers import TENSORFLOW
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
 from driple.contracts.run_spec import Workload
@@ -53,7 +54,7 @@ def write_stored_graph(workload: Workload, setting: Setting, path: Path) -> bool
     ]
     text = json.dumps(to_plain(workload), sort_keys=True)
     row = {"source": workload.model, "setting": str(setting), "task": TASK, "workload": text, "tensorflow": None}
-    _write({**row, "nodes": nodes, "edges": edges}, path)
+    _write({**row, "nodes": nodes, "edges": edges, "framework": TENSORFLOW, "framework_version": None}, path)
     return True
 
 
@@ -68,7 +69,8 @@ def _write(row: dict[str, Any], path: Path) -> None:
             return arrow.struct([(name, arrow_type(kind)) for name, kind in structs[text].items()])
         return getattr(arrow, text)()
 
-    columns = [(name, arrow_type(kind)) for name, kind in graph_format.GRAPH_COLUMNS.items()]
+    declared = {**graph_format.GRAPH_COLUMNS, **graph_format.LATER_COLUMNS}
+    columns = [(name, arrow_type(kind)) for name, kind in declared.items()]
     schema = arrow.schema(columns, metadata=graph_format.METADATA)
     with replacing(path, "wb") as stream:
         parquet.write_table(arrow.Table.from_pylist([row], schema=schema), stream, compression="zstd")

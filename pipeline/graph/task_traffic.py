@@ -1,9 +1,10 @@
 """Bytes that a worker receives from the other tasks of its job in a step, and bytes that it sends to them.
 
 A tensor that several ops of the worker take is sent once, as the runtime does it. Collective ops name no partner, so
-their outputs count in both directions. A graph for one machine names no other task; it counts as if its variables were
-on one server: the worker receives every variable that a step reads and sends every one that it updates. A graph without
-variables has no known traffic.
+their outputs count in both directions. Of an all-reduce whose graph has no collective ops, gradients are what an
+optimiser applies. A graph for one machine names no other task; it counts as if its variables were on one server: the
+worker receives every variable that a step reads and sends every one that it updates. A graph without variables has no
+known traffic.
 
 Servers do not share the load evenly: a large variable is on one of them. A step waits for the server that sends most,
 so `busiest` has its part.
@@ -46,7 +47,7 @@ def task_traffic(raw: RawGraph, mine: NDArray[np.int64]) -> TaskTraffic:
     elsewhere = np.array([name in others for name in raw.devices], dtype=bool)
     reduced = [op for op in mine.tolist() if raw.ops[op].startswith(_COLLECTIVE)]
     if not elsewhere.any() and not reduced:
-        received, sent = _of_variables(raw)
+        received, sent = _of_gradients(raw) if raw.all_reduce else _of_variables(raw)
         return TaskTraffic(received, sent, busiest=received)
     here: NDArray[np.bool_] = np.zeros(len(raw.ops), dtype=bool)
     here[mine] = True
@@ -74,6 +75,20 @@ def _tensors(raw: RawGraph, edges: Iterable[int]) -> float:
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 _READS = frozenset({"Identity", "ReadVariableOp"})
 _UPDATES = re.compile(r"(Resource)?(Sparse)?(Apply|Assign|Scatter)|(Is|Var).*Initialized|Destroy|Save|Restore")
+
+
+_APPLIES = re.compile(r"(Resource)?(Sparse)?Apply")
+
+
+def _of_gradients(raw: RawGraph) -> tuple[float, float]:
+    """Bytes of the variables that an optimiser updates. Moving averages are not summed over the workers."""
+    updated = {op for op, kind in enumerate(raw.ops) if _APPLIES.match(kind)}
+    first: dict[int, int] = {}  # the first input of an update is its variable
+    for source, destination in raw.edges.tolist():
+        if destination in updated:
+            first.setdefault(destination, source)
+    size = sum(float(raw.bytes[variable]) for variable in set(first.values()))
+    return (size, size) if first else _of_variables(raw)
 
 
 def _of_variables(raw: RawGraph) -> tuple[float, float]:

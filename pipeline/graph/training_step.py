@@ -75,6 +75,8 @@ class TrainingStep:
     """Tensors of an all-reduce, each after its op; their server is -1."""
     unsized: int = 0
     """Ops whose tensor size is a guess."""
+    batch_size: int | None = None
+    """Examples per step, if the file of the graph says."""
 
     @property
     def pulled_bytes(self) -> float:
@@ -83,6 +85,14 @@ class TrainingStep:
     @property
     def pushed_bytes(self) -> float:
         return sum(one.bytes for one in self.pushes)
+
+    def server_bytes(self, servers: int) -> tuple[list[float], list[float]]:
+        """Bytes that the worker pulls from each server, and that it pushes to each."""
+        pulled, pushed = [0.0] * servers, [0.0] * servers
+        for found, moved in ((pulled, self.pulls), (pushed, self.pushes)):
+            for one in moved:
+                found[one.server] += one.bytes
+        return pulled, pushed
 
 
 def window_of(op: str, inputs: Sequence[Sequence[int] | None], outputs: Sequence[Sequence[int] | None]) -> list[int]:
@@ -187,6 +197,7 @@ def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:
         pushes=pushes,
         reduced=() if pulls else _reduced(raw, number, details.read_bytes),
         unsized=int((~raw.sized[mine]).sum()),
+        batch_size=raw.batch_size,
     )
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, DripleError, RunFailed, shown
+from driple.contracts.graph_makers import TENSORFLOW
 from driple.contracts.run_dir import file_name
 from driple.contracts.run_spec import JobSpec
-from driple.contracts.strategy import FRAMEWORKS
 from driple.workloads.frameworks.registry import framework_of
 
 
@@ -29,7 +29,7 @@ class Extracted:
     nodes: int
     edges: int
     seconds: float
-    """To build and write the graph, after TensorFlow is loaded."""
+    """To build and write the graph, after the framework is loaded."""
     cpu_seconds: float
     """CPU time of this process: the better figure on a busy machine."""
     peak_mb: float
@@ -43,17 +43,17 @@ class Extracted:
 def from_job(job: JobSpec, task: str, out: Path) -> int:
     """Writes the graph of one worker and prints a line."""
     _check(job, task)
-    _load()
+    _load(job.run.workload.framework)
     print(f"{out}: {_extract(job, task, out)}")
     return 0
 
 
 def from_graphdef(path: Path, out: Path) -> int:
     """Converts a user's GraphDef and prints a line."""
-    _load()
-    from driple.workloads.graphs import graph_writer
+    _load(TENSORFLOW)
+    from driple.workloads.graphs import graph_writer, tensorflow_graph
 
-    graph = graph_writer.of_graphdef(path)
+    graph = tensorflow_graph.of_graphdef(path)
     graph_writer.write(graph, out)
     print(f"{out}: {len(graph.nodes)} nodes, {len(graph.edges)} edges")
     return 0
@@ -87,14 +87,15 @@ def from_jobs(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int)
 
 def _each(jobs: Mapping[str, JobSpec], task: str, out: Path, processes: int) -> Iterator[tuple[str, Extracted | str]]:
     targets = {name: out / f"{file_name(name)}.parquet" for name in jobs}
+    (framework,) = {job.run.workload.framework for job in jobs.values()}
     if processes == 1:
-        _load()
+        _load(framework)
         for name, job in jobs.items():
             yield name, _try(job, task, targets[name])
         return
     # Spawned, not forked: TensorFlow does not survive a fork once it is in use.
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_load) as pool:
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_load, initargs=(framework,)) as pool:
         futures = {name: pool.submit(_try, job, task, targets[name]) for name, job in jobs.items()}
         for name, future in futures.items():
             try:
@@ -113,24 +114,17 @@ def _try(job: JobSpec, task: str, out: Path) -> Extracted | str:
 
 
 def _extract(job: JobSpec, task: str, out: Path) -> Extracted:
-    import numpy as np
-    import tf_keras
-
-    from driple.workloads.graphs import graph_build, graph_writer
+    from driple.workloads.graphs import graph_writer
 
     begin, begin_cpu = time.monotonic(), time.process_time()
     _forget_peak()
     gc.disable()  # nothing is freed meanwhile, and collections cost a tenth of the time
-    built = graph_build.build(job, int(task.partition(":")[2]), to_run=False)
     try:
-        with np.errstate(over="raise"):  # TensorFlow's formulas use NumPy integers
-            graph = graph_writer.of_worker(built, job, task)
+        graph = framework_of(job.run.workload.framework).graph_of(job, task)
         graph_writer.write(graph, out)
     except ArithmeticError:
         too_large = "bytes or FLOPs of an op do not fit 64 bits; use a smaller batch, size or width"
         raise BadInput(f"{job.run.workload.model}: {too_large}") from None
-    del built
-    tf_keras.backend.clear_session()  # it keeps names and tensors of every graph
     gc.enable()
     gc.collect()
     seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - begin_cpu
@@ -141,23 +135,17 @@ def _check(job: JobSpec, task: str) -> None:
     job.task(task)
     if not task.startswith("worker:"):
         raise BadInput(f"{shown(task)} has no graph: name a worker")
-    framework = job.run.workload.framework
-    if not FRAMEWORKS[framework].writes_graph:
-        raise BadInput(f"jobs of framework {framework} have no graph")
 
 
-def _load() -> None:
-    framework_of("tensorflow").prepare_environment(gpu=None)
-    from driple.workloads.graphs import graph_build
-
+def _load(framework: str) -> None:
     with _quiet():
-        graph_build.use_tf1()
-    gc.freeze()  # collections of TensorFlow's modules cost a tenth of a build
+        framework_of(framework).load_for_graphs()
+    gc.freeze()  # collections of the framework's modules cost a tenth of a build
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hides what TensorFlow writes to stderr when it loads, such as that there is no GPU."""
+    """Hides what a framework writes to stderr when it loads, such as that there is no GPU."""
     kept = os.dup(2)
     with tempfile.TemporaryFile() as aside:
         os.dup2(aside.fileno(), 2)

@@ -7,6 +7,7 @@ needed because a resource variable is read again from its server at every time s
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ class WorkerGraph:
 
     graph: Any
     loss: Any
+    accuracy: Any
+    """NaN where the model returns its loss. Not part of the training graph: nothing that trains depends on it."""
     train_op: Any
     """One step of this worker. In sync mode it returns when the update of all workers has been applied."""
     global_step: Any
@@ -93,9 +96,11 @@ def build(job: JobSpec, index: int, to_run: bool = True) -> WorkerGraph:
         else:
             with v1.control_dependencies([train_op]):
                 after = global_step.read_value()
+        accuracy = registry.accuracy_of(registry.dataset_of(run.workload), built.logits, batch)
         return WorkerGraph(
             graph=graph,
             loss=built.loss,
+            accuracy=v1.constant(math.nan) if accuracy is None else accuracy,
             train_op=train_op,
             global_step=after,
             init_op=v1.global_variables_initializer() if to_run else None,

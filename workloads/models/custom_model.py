@@ -14,20 +14,20 @@ each becomes a BadInput that names file, function and cause.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import importlib
-import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driple.contracts.errors import BadInput, unknown
+from driple.contracts.errors import BadInput
 from driple.contracts.run_spec import Workload
 from driple.contracts.zoo import DATASETS, IMAGE, RATING, SEQUENCE
+from driple.workloads.models.user_code import cause, user_function
+
+KERAS_3 = "keras"
+"""Its package; ours is tf_keras."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,12 @@ class Custom:
         kind = DATASETS[workload.dataset].kind
         given = inputs["image"] if kind == IMAGE else {name: t for name, t in inputs.items() if name != "label"}
         label = {"label": inputs["label"]} if self.wants_label else {}
-        with _without_keras_3():
+        with _without_keras_3() as watched:
             result = self.guard(lambda: self.function(given, **self.keywords, **label))
+        if not watched and KERAS_3 in sys.modules:
+            raise self.fault(
+                f"loads {KERAS_3} when it is called, which is Keras 3 and not supported; use tf_keras layers"
+            )
         self._check(result, workload)
         return result
 
@@ -59,7 +63,7 @@ class Custom:
         try:
             return action()
         except (Exception, SystemExit) as error:
-            raise BadInput(f"{self.where}: {_cause(error, self.function.__code__.co_filename)}") from error
+            raise BadInput(f"{self.where}: {cause(error, self.function.__code__.co_filename)}") from error
 
     def fault(self, message: str) -> BadInput:
         return BadInput(f"{self.where}: {message}")
@@ -94,20 +98,10 @@ def load(workload: Workload, code_path: str | None) -> Custom:
     """
     path_text, _, name = workload.model.rpartition(":")
     path = Path(code_path or path_text)
-    where = f"{path}:{name}"
-    if not name.isidentifier() or not path_text:
+    if not path_text:
         raise BadInput(f"model {workload.model!r}: expected file.py:function")
-    try:
-        code = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{where}: cannot read the file: {error.strerror or error}") from error
-    if workload.code_sha256 not in (None, hashlib.sha256(code).hexdigest()):
-        raise BadInput(f"{where}: the file is not the one that was planned (its SHA-256 differs); plan again")
-    function = getattr(_import(path, where), name, None)
-    if not inspect.isfunction(function):
-        functions = [key for key, value in vars(sys.modules[_module_name(path)]).items() if inspect.isfunction(value)]
-        raise BadInput(f"{path}: {unknown('function', name, functions)}")
-    return _bind(where, function, workload)
+    function = user_function(path, name, workload.code_sha256)
+    return _bind(f"{path}:{name}", function, workload)
 
 
 def _bind(where: str, function: Callable[..., Any], workload: Workload) -> Custom:
@@ -137,44 +131,23 @@ def _bind(where: str, function: Callable[..., Any], workload: Workload) -> Custo
 
 
 @contextlib.contextmanager
-def _without_keras_3() -> Iterator[None]:
-    """Makes calls of Keras 3 layers fail.
+def _without_keras_3() -> Iterator[bool]:
+    """Makes calls of Keras 3 layers fail. False if Keras 3 is not loaded: that takes seconds, and nothing needs it.
 
     They would build, but without training mode (batch normalisation, dropout), and all-reduce would miss their weights.
     """
-    layer_type: Any = importlib.import_module("keras").Layer
+    if KERAS_3 not in sys.modules:
+        yield False
+        return
+    layer_type: Any = sys.modules[KERAS_3].Layer
 
     def refuse(layer: Any, *_: Any, **__: Any) -> None:
-        name = type(layer).__name__
-        raise TypeError(f"{name} is a layer of Keras 3 (keras, tf.keras), which is not supported; use tf_keras layers")
+        raise TypeError(
+            f"{type(layer).__name__} is a layer of Keras 3 (keras), which is not supported; use tf_keras layers"
+        )
 
     call, layer_type.__call__ = layer_type.__call__, refuse
     try:
-        yield
+        yield True
     finally:
         layer_type.__call__ = call
-
-
-def _module_name(path: Path) -> str:
-    return "driple_user_" + hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]
-
-
-def _import(path: Path, where: str) -> Any:
-    name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BadInput(f"{where}: not a Python file (expected a name that ends in .py)")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look for a module by its name
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise BadInput(f"{where}: cannot be imported: {_cause(error, str(path))}") from error
-    return module
-
-
-def _cause(error: BaseException, file: str) -> str:
-    """Type and first line of an exception, with the line number in the user's file."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    at = f" at line {lines[-1]}" if lines else ""
-    return f"{type(error).__name__}{at}: {(str(error) or 'no message').splitlines()[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -98,6 +99,8 @@ class Network:
     """A tf_keras.Model from a dictionary of inputs to logits."""
     loss: Callable[[Any, Mapping[str, Any]], Any]
     """Function of the model's output and the batch to a scalar."""
+    accuracy: Callable[[Any, Mapping[str, Any]], Any]
+    """The same; gives None where the model returns its loss."""
 
     def __call__(self, batch: Mapping[str, Any]) -> Any:
         """The model's outputs in training mode for a batch; entries that it does not read are left out."""
@@ -152,7 +155,7 @@ def network(workload: Workload, *, code_path: str | None = None) -> Network:
     else:
         inputs = inputs_for(_reads(workload))
         model = tf_keras.Model(inputs, _builder(workload)(inputs, hyper))
-    return Network(model, lambda outputs, batch: loss_of(dataset, outputs, batch))
+    return Network(model, functools.partial(loss_of, dataset), functools.partial(accuracy_of, dataset))
 
 
 def _build_custom(workload: Workload, batch: Mapping[str, Any], code_path: str | None) -> Built:
@@ -257,6 +260,21 @@ def loss_of(dataset: Dataset, logits: Any, batch: Mapping[str, Any]) -> Any:
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=flat)
     real = tf.cast(tf.not_equal(labels, 0), tf.float32)
     return tf.reduce_sum(losses * real) / tf.maximum(tf.reduce_sum(real), 1.0)
+
+
+def accuracy_of(dataset: Dataset, logits: Any, batch: Mapping[str, Any]) -> Any:
+    """Share of images, tokens or ratings that are classified right; None if a user's model returned its loss."""
+    import tensorflow as tf
+
+    if logits is None or logits.shape.rank == 0:
+        return None
+    if dataset.kind == RATING:
+        right = tf.equal(tf.reshape(logits, [-1]) > 0, tf.cast(batch["label"], tf.float32) > 0.5)
+    else:
+        labels = batch["label"] if dataset.kind == IMAGE else batch["target"][:, 1:]
+        flat = tf.reshape(logits, [-1, int(logits.shape[-1])])
+        right = tf.equal(tf.argmax(flat, -1, tf.int32), tf.cast(tf.reshape(labels, [-1]), tf.int32))
+    return tf.reduce_mean(tf.cast(right, tf.float32))
 
 
 def entry_of(workload: Workload) -> Entry:

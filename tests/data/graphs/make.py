@@ -13,7 +13,7 @@ from pathlib import Path
 import tensorflow.compat.v1 as v1
 from google.protobuf import text_format
 
-from driple.workloads.graphs import graph_writer
+from driple.workloads.graphs import graph_writer, tensorflow_graph
 
 HERE = Path(__file__).parent
 BATCH = 8
@@ -62,7 +62,7 @@ def main() -> None:
     (HERE / "tiny.pb").write_bytes(definition(graph).SerializeToString(deterministic=True))
     (HERE / "tiny.pbtxt").write_text(text_format.MessageToString(definition(graph)))
     (HERE / "bare.pb").write_bytes(definition(graph, shapes=False).SerializeToString(deterministic=True))
-    graph_writer.write(graph_writer.of_graphdef(HERE / "tiny.pb"), HERE / "tiny.parquet")
+    graph_writer.write(tensorflow_graph.of_graphdef(HERE / "tiny.pb"), HERE / "tiny.parquet")
     (HERE / "loop.pb").write_bytes(definition(loop(False)).SerializeToString(deterministic=True))
     (HERE / "calls.pb").write_bytes(definition(loop(True)).SerializeToString(deterministic=True))
 

@@ -16,6 +16,7 @@ from driple.workloads.models import registry
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 
 CODE = """
+import keras
 import tensorflow as tf
 import tf_keras
 
@@ -42,7 +43,7 @@ def plain(image, batch_size):
     return tf.reshape(image, [batch_size, -1]) @ tf.Variable(tf.zeros([8 * 8 * 3, 10]), name="mine")
 
 def keras_3(image, classes):
-    return tf.keras.layers.Dense(classes)(tf.reshape(image, [image.shape[0], -1]))
+    return keras.layers.Dense(classes)(tf.reshape(image, [image.shape[0], -1]))
 
 def rating(batch):
     x = tf_keras.layers.Embedding(6040, 4)(batch["user"]) * tf_keras.layers.Embedding(3706, 4)(batch["item"])
@@ -203,7 +204,7 @@ def test_a_function_of_the_users_trains_eagerly_if_it_is_made_of_layers(file: Pa
     assert faults == {
         "raw": f"variable 'w' {loose}",
         "plain": f"variable 'mine' {loose}",
-        "keras_3": "TypeError at line 28: Dense is a layer of Keras 3 (keras, tf.keras), which is not supported; "
+        "keras_3": "TypeError at line 29: Dense is a layer of Keras 3 (keras), which is not supported; "
         "use tf_keras layers",
         "nothing": "makes no trainable variable",
     }

@@ -14,7 +14,7 @@ import pytest
 from local_jobs import COMMAND, MakeFolder, WarmHost, make_job
 from small_graphs import workload
 
-from driple.workloads.graphs import graph_build, graph_writer
+from driple.workloads.graphs import graph_build, tensorflow_graph
 
 pytestmark = [pytest.mark.tf, pytest.mark.integration]
 
@@ -94,7 +94,7 @@ def test_the_graph_is_the_same_without_the_first_values_of_its_weights(
     job = replace(job, run=replace(job.run, workload=work))
     graph_build.use_tf1()
     to_run, to_look_at = graph_build.build(job, 0), graph_build.build(job, 0, to_run=False)
-    dumped = [graph_writer.of_worker(built, job, "worker:0") for built in (to_run, to_look_at)]
+    dumped = [tensorflow_graph.of_worker(built, job, "worker:0") for built in (to_run, to_look_at)]
     assert dumped[0] == dumped[1]
     made = [len(built.graph.get_operations()) for built in (to_run, to_look_at)]
     assert made[1] < 0.95 * made[0]

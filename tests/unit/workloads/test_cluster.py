@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driple.contracts.run_spec import Measurement
+from driple.contracts.run_spec import LEAST_STEPS, Measurement
 from driple.contracts.setting import Setting
 from driple.contracts.sharding import BALANCED, ROUND_ROBIN, Sharding
 from driple.workloads.runtime.cluster import cluster_of, worker_device
 from driple.workloads.runtime.job import job_without_hosts, workload_of
-from driple.workloads.strategies.ps_worker import Pace
+from driple.workloads.strategies.ps_worker import Pace, RunningMean
 
 
 @given(sizes=st.lists(st.integers(0, 10**9), max_size=50), servers=st.integers(1, 5))
@@ -48,3 +52,30 @@ def test_a_duration_counts_from_the_end_of_warm_up() -> None:
     assert not pace.over(2, now=1000.0)
     assert not pace.over(50, now=1009.0)
     assert pace.over(51, now=1010.0)
+
+
+def test_a_run_until_its_steps_are_known_ends_between_the_least_and_the_most() -> None:
+    def steps(times: list[float], until: float | None) -> int:
+        pace, now = Pace(Measurement(steps=20, warmup_steps=2, until_pct=until)), 0.0
+        for done in range(100):
+            if pace.over(done, now):
+                return done
+            now += times[done % len(times)]
+        raise AssertionError("it never ends")
+
+    even, uneven = [1.0], [1.0, 1.0, 1.3]
+    assert steps(even, None) == steps([0.1, 5.0], 1.0) == 22
+    assert steps(even, 1.0) == 2 + LEAST_STEPS
+    assert 2 + LEAST_STEPS < steps(uneven, 4.0) < steps(uneven, 3.5) < 22
+    assert Measurement(steps=20, until_pct=3.0).least_steps == LEAST_STEPS
+    assert Measurement(steps=4, until_pct=3.0).least_steps == 4 and Measurement(steps=20).least_steps == 20
+
+
+def test_the_running_mean_is_that_of_the_statistics_module() -> None:
+    values = [1.0, 1.2, 0.7, 1.9, 1.1]
+    mean = RunningMean()
+    assert mean.relative_error == math.inf
+    for value in values:
+        mean.add(value)
+    expected = statistics.stdev(values) / len(values) ** 0.5 / statistics.fmean(values)
+    assert mean.relative_error == pytest.approx(expected)

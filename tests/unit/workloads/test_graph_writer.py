@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.contracts.formats.graph import EDGE_COLUMNS, GRAPH_COLUMNS, NODE_COLUMNS
+from driple.contracts.formats.graph import EDGE_COLUMNS, GRAPH_COLUMNS, LATER_COLUMNS, NODE_COLUMNS
 from driple.pipeline.graph.public import read_graph
 from driple.workloads.graphs import graph_writer
 from driple.workloads.graphs.graph_writer import Edge, Graph, Node
@@ -41,7 +41,7 @@ def test_a_graph_survives_its_file(tmp_path: Path) -> None:
         }
     ) == (GRAPH)
     assert table.schema.metadata == {b"driple.schema": b"graph", b"driple.schema_version": b"1"}
-    assert table.column_names == list(GRAPH_COLUMNS)
+    assert table.column_names == [*GRAPH_COLUMNS, *LATER_COLUMNS]
     assert list(row["nodes"][0]) == list(NODE_COLUMNS)
     assert list(row["edges"][0]) == list(EDGE_COLUMNS)
 

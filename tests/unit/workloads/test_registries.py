@@ -6,13 +6,18 @@ import pytest
 
 from driple.contracts.errors import UnknownName
 from driple.contracts.run_spec import Workload
-from driple.contracts.strategy import FRAMEWORKS, SERVER, STRATEGIES, WORKER, default_strategy
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, SERVER, STRATEGIES, WORKER, default_strategy
 from driple.workloads.frameworks import registry as frameworks
 from driple.workloads.strategies import registry as strategies
 
 
 def test_every_strategy_and_framework_of_the_tables_has_code_and_no_other_has() -> None:
-    declared = {(name, framework) for name, entry in STRATEGIES.items() for framework in entry.frameworks}
+    declared = {
+        (name, framework, BACKENDS[backend].library)
+        for name, entry in STRATEGIES.items()
+        for framework, backends in entry.frameworks.items()
+        for backend in backends
+    }
     assert set(strategies.STRATEGIES) == declared
     assert list(frameworks.FRAMEWORKS) == list(FRAMEWORKS)
     for entry in STRATEGIES.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,6 +48,23 @@ def test_markers_say_who_and_how(tmp_path: Path, open_output: Callable[[Path, st
     ready, finished = (json.loads((tmp_path / name).read_text()) for name in ("ready.json", "finished.json"))
     assert ready["task"] == "worker:0" and ready["tensorflow"] == "2" and ready["mono_ns"] <= finished["mono_ns"]
     assert (finished["exit_code"], finished["message"], finished["steps"]) == (1, "lost", 1)
+
+
+def test_a_worker_that_is_ready_waits_for_its_share(
+    tmp_path: Path, open_output: Callable[[Path, str], TaskOutput]
+) -> None:
+    output = open_output(tmp_path, "worker:0")
+    share = tmp_path / "share"
+    output.share_path = str(share)
+    thread = threading.Thread(target=output.ready, kwargs={"tensorflow": "2"})
+    thread.start()
+    while not (tmp_path / "ready.json").exists():  # it says so first, or nobody would give it the share
+        assert thread.is_alive()
+    thread.join(0.1)
+    assert thread.is_alive()
+    share.touch()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_an_earlier_attempt_is_not_taken_for_this_one(

@@ -1,16 +1,18 @@
 """FLOPs of the ops that dominate a training step, computed from shapes alone.
 
-A GraphDef has no FLOP counts; run directories have those of TensorFlow. These formulas equal them, except for gradients
-of strided convolutions without padding, where TensorFlow uses the larger side (10 % apart in AlexNet). A multiply-add
-is two FLOPs. The inner dimension k of a product follows from numbers of elements: (m k)(k n) / (m n) = k^2.
+TensorFlow counts the FLOPs of its graphs itself. Those of GraphDef files, of PyTorch and of ONNX are counted here.
+These formulas equal TensorFlow's, except for gradients of strided convolutions without padding, where TensorFlow uses
+the larger side (10 % apart in AlexNet). A multiply-add is two FLOPs. Images are [batch, height, width, channels],
+kernels [height, width, inputs, outputs]. The inner dimension k of a product follows from numbers of elements:
+(m k)(k n) / (m n) = k^2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from typing import Callable, Dict, Optional, Sequence
 
-Shape = Sequence[int] | None
+Shape = Optional[Sequence[int]]
 Shapes = Sequence[Shape]
 
 UNKNOWN = math.nan
@@ -39,7 +41,7 @@ def _each_output(_: Shapes, outputs: Shapes) -> float:
 
 def _window(filters: Shape, moved: Shape) -> float:
     """One multiply-add per weight of a filter, for every element that the filters write or read."""
-    return 2.0 * _elements(moved) * _elements(None if filters is None else filters[:3])
+    return 2.0 * _elements(moved) * _elements(None if filters is None else filters[:-1])
 
 
 def _depthwise(filters: Shape, moved: Shape) -> float:
@@ -61,10 +63,13 @@ def _reduced(inputs: Shapes, outputs: Shapes) -> float:
     return _elements(inputs[0]) - _elements(outputs[0])
 
 
-_FORMULAS: dict[str, Callable[[Shapes, Shapes], float]] = {
+_FORMULAS: Dict[str, Callable[[Shapes, Shapes], float]] = {
     "Conv2D": lambda inputs, outputs: _window(inputs[1], outputs[0]),
     "Conv2DBackpropInput": lambda inputs, _: _window(inputs[1], inputs[2]),
     "Conv2DBackpropFilter": lambda inputs, outputs: _window(outputs[0], inputs[2]),
+    "Conv3D": lambda inputs, outputs: _window(inputs[1], outputs[0]),
+    "Conv3DBackpropInputV2": lambda inputs, _: _window(inputs[1], inputs[2]),
+    "Conv3DBackpropFilterV2": lambda inputs, outputs: _window(outputs[0], inputs[2]),
     "DepthwiseConv2dNative": lambda inputs, outputs: _depthwise(inputs[1], outputs[0]),
     "DepthwiseConv2dNativeBackpropInput": lambda inputs, _: _depthwise(inputs[1], inputs[2]),
     "DepthwiseConv2dNativeBackpropFilter": lambda inputs, outputs: _depthwise(outputs[0], inputs[2]),

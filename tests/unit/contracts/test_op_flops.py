@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from driple.pipeline.graph.flops import Shapes, flops
+from driple.contracts.op_flops import Shapes, flops
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,7 @@ from driple.pipeline.graph.flops import Shapes, flops
         ("Conv2DBackpropInput", [[4], [3, 3, 3, 4], [1, 6, 6, 4]], [[1, 8, 8, 3]], 2 * 6 * 6 * 4 * 27),
         ("Conv2DBackpropFilter", [[1, 8, 8, 3], [4], [1, 6, 6, 4]], [[3, 3, 3, 4]], 2 * 6 * 6 * 4 * 27),
         ("DepthwiseConv2dNative", [[1, 8, 8, 3], [3, 3, 3, 1]], [[1, 6, 6, 3]], 2 * 6 * 6 * 3 * 9),
+        ("Conv3D", [[1, 4, 8, 8, 3], [3, 3, 3, 3, 4]], [[1, 2, 6, 6, 4]], 2 * 2 * 6 * 6 * 4 * 81),
         ("MatMul", [[5, 7], [7, 11]], [[5, 11]], 2 * 5 * 7 * 11),
         ("MatMul", [[7, 5], [11, 7]], [[5, 11]], 2 * 5 * 7 * 11),  # both transposed
         ("BatchMatMulV2", [[2, 3, 5, 7], [2, 3, 7, 11]], [[2, 3, 5, 11]], 2 * 6 * 5 * 7 * 11),

@@ -1,0 +1,1 @@
+"""Training graphs of ONNX files. Imported only where the package onnx is."""

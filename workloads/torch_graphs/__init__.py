@@ -1,0 +1,1 @@
+"""Training graphs of PyTorch models: recorded, converted and written. Imported only by processes that use torch."""

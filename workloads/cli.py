@@ -17,6 +17,7 @@ from driple.contracts.run_spec import SHARDINGS, UPDATES, JobSpec
 from driple.contracts.strategy import FRAMEWORKS, default_strategy
 from driple.contracts.zoo import DATASETS, MODELS, OPTIMISERS, ordinary_size
 
+BATCH_SIZE = 32
 PROG = "python -m driple.workloads.cli"
 
 
@@ -65,10 +66,12 @@ def _graph_arguments(part: argparse.ArgumentParser) -> None:
     source.add_argument("--all", action="store_true", help="every model of the zoo; --out is a folder")
     source.add_argument("--job", type=Path, help="use the workload and setting of a job file")
     source.add_argument("--graphdef", type=Path, help="convert a GraphDef (.pb or .pbtxt)")
+    source.add_argument("--torch", metavar="FILE.py:FUNCTION", help="your own torch model (docs/guides/predicting.md)")
+    source.add_argument("--onnx", type=Path, metavar="FILE", help="convert an ONNX file, and derive its backward pass")
     part.add_argument("--out", type=Path, required=True, help="Parquet file to write; a folder with --all")
     part.add_argument("--setting", default="cpu-p1w1-1g", help="setting such as v100-p2w2-pcie (default: %(default)s)")
     part.add_argument("--task", default="worker:0", help="worker whose graph is written (default: %(default)s)")
-    part.add_argument("--batch-size", type=int, default=32, help="examples per worker and step (default: %(default)s)")
+    part.add_argument("--batch-size", type=int, help="examples per worker and step (default: 32)")
     part.add_argument("--dataset", help=f"one of {', '.join(DATASETS)}; default: that of the model")
     part.add_argument("--size", type=int, help="image side or sequence length (default: that of the model)")
     part.add_argument("--width", type=float, default=1.0, help="multiplier of channels or units (default: %(default)s)")
@@ -77,6 +80,7 @@ def _graph_arguments(part: argparse.ArgumentParser) -> None:
     part.add_argument(
         "--sharding", choices=SHARDINGS, default="balanced", help="variable placement (default: %(default)s)"
     )
+    part.add_argument("--framework", choices=tuple(FRAMEWORKS), help="(default: the first one of the strategy)")
     part.add_argument("--jobs", type=int, default=1, help="processes, for several models (default: %(default)s)")
     part.set_defaults(run=_graph)
 
@@ -117,6 +121,8 @@ def _graph(arguments: argparse.Namespace) -> int:
 
     if arguments.graphdef is not None:
         return extract.from_graphdef(arguments.graphdef, arguments.out)
+    if arguments.torch is not None or arguments.onnx is not None:
+        return _imported_graph(arguments)
     if arguments.job is not None:
         return extract.from_job(read_job(arguments.job), arguments.task, arguments.out)
     setting = Setting.parse(arguments.setting)
@@ -128,7 +134,7 @@ def _graph(arguments: argparse.Namespace) -> int:
         workload = workload_of(
             model,
             arguments.dataset,
-            arguments.batch_size,
+            BATCH_SIZE if arguments.batch_size is None else arguments.batch_size,
             size=None if sizeless else arguments.size,
             code_path=code_path,
             optimiser=arguments.optimiser,
@@ -136,6 +142,7 @@ def _graph(arguments: argparse.Namespace) -> int:
             width=arguments.width,
             sharding=arguments.sharding,
             strategy=default_strategy(setting.servers),
+            framework=arguments.framework,
         )
         jobs[_new_name(model, jobs)] = job_without_hosts(setting, workload, code_path=code_path)
     if arguments.jobs < 1:
@@ -143,6 +150,24 @@ def _graph(arguments: argparse.Namespace) -> int:
     if len(jobs) == 1:
         return extract.from_job(next(iter(jobs.values())), arguments.task, arguments.out)
     return extract.from_jobs(jobs, arguments.task, arguments.out, arguments.jobs)
+
+
+def _imported_graph(arguments: argparse.Namespace) -> int:
+    from driple.contracts.setting import Setting
+    from driple.workloads.graphs.import_graph import ImportOptions, import_onnx, import_torch
+
+    options = ImportOptions(
+        setting=Setting.parse(arguments.setting),
+        batch_size=arguments.batch_size,
+        optimiser=arguments.optimiser,
+        sharding=arguments.sharding,
+        dataset=arguments.dataset,
+        size=arguments.size,
+        width=arguments.width,
+    )
+    if arguments.torch is not None:
+        return import_torch(arguments.torch, options, arguments.out)
+    return import_onnx(arguments.onnx, options, arguments.out)
 
 
 def _new_name(model: str, taken: Container[str]) -> str:

@@ -6,7 +6,6 @@ Nothing starts the tasks of a job as MPI processes, so worker 0 serves what a pr
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ import torch.distributed as dist
 from driple.contracts.errors import RunFailed
 from driple.workloads.collectives import process_manager
 from driple.workloads.collectives.base import Link, Messages, Pending
+from driple.workloads.collectives.mpi_variables import set_variables
 
 
 class MpiMessages(Messages):
@@ -28,16 +28,12 @@ class MpiMessages(Messages):
         if self.rank == 0:
             where[0], self._process_manager = process_manager.start(link.host, self.workers)
         dist.broadcast_object_list(where, src=0)
-        os.environ |= {
-            **{"PMI_PORT": where[0], "PMI_ID": str(self.rank)},
-            # MPICH is built with one of these libraries. UCX would stripe large messages over all interfaces.
-            **{"UCX_TLS": "tcp", "UCX_NET_DEVICES": link.interface},
-            **{"FI_PROVIDER": "tcp", "FI_TCP_IFACE": link.interface},
-            "MPIR_CVAR_NOLOCAL": "1",  # shared memory is no network, and hosts of a lab look like one machine
-            "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring",
-            "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
-        }
-        from mpi4py import MPI  # starts MPI
+        set_variables(where[0], self.rank, link.interface)
+        try:
+            from mpi4py import MPI  # starts MPI
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise RunFailed(f"backend mpi: mpi4py: {reason}; install driple[mpi] on this host") from None
 
         library = " ".join(MPI.Get_library_version().split()[:3]).replace("Version: ", "")
         if MPI.COMM_WORLD.size != self.workers:

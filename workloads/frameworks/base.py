@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from driple.contracts.run_spec import JobSpec
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS
+from driple.workloads.graphs.graph_writer import Graph
 
 
 class TrainingFramework(ABC):
@@ -29,6 +30,14 @@ class TrainingFramework(ABC):
         """Imports all that tasks need, without starting the framework's runtime; returns its version."""
 
     @abstractmethod
+    def load_for_graphs(self) -> None:
+        """Imports all that `graph_of` needs. The process then builds graphs and trains nothing."""
+
+    @abstractmethod
+    def graph_of(self, job: JobSpec, task: str) -> Graph:
+        """The training graph of a worker. Raises ArithmeticError if a size does not fit 64 bits."""
+
+    @abstractmethod
     def cause(self, error: Exception) -> str:
         """The one line of an error that names the cause."""
 
@@ -39,6 +48,10 @@ class TrainingFramework(ABC):
     @abstractmethod
     def is_broken_image(self, error: Exception) -> bool:
         """Whether an input image could not be decoded."""
+
+    def is_of_library(self, error: Exception) -> bool:
+        """Whether a library that trains in place of the framework raised it: it does so if a peer is lost."""
+        return type(error).__module__.partition(".")[0] in {backend.library for backend in BACKENDS.values()}
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, MemoryError)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 
+from driple.contracts.run_spec import JobSpec
 from driple.workloads.frameworks.base import TrainingFramework
+from driple.workloads.graphs.graph_writer import Graph
 
 
 class PyTorch(TrainingFramework):
     """PyTorch with torch.distributed."""
 
     name = "torch"
-    packages = ("frameworks", "strategies", "runtime", "collectives", "torch_jobs", "torch_models")
+    packages = ("frameworks", "strategies", "runtime", "collectives", "torch_jobs", "torch_models", "torch_graphs")
 
     def prepare_environment(self, gpu: int | None) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = "" if gpu is None else str(gpu)
@@ -22,9 +25,20 @@ class PyTorch(TrainingFramework):
         # The optimiser and data parallelism import more when they are first used: load it here, not in each task.
         for name in ("torch", "torch.distributed", "torch.nn.parallel", "torch._dynamo"):
             importlib.import_module(name)
+        with contextlib.suppress(ImportError):  # a task without it says so when it writes its graph
+            importlib.import_module("pyarrow.parquet")
         import torch
 
         return str(torch.__version__)
+
+    def load_for_graphs(self) -> None:
+        self.prepare_environment(gpu=None)
+        importlib.import_module("driple.workloads.torch_graphs.torch_zoo_graph")
+
+    def graph_of(self, job: JobSpec, task: str) -> Graph:
+        from driple.workloads.torch_graphs import torch_zoo_graph
+
+        return torch_zoo_graph.of_job(job, task)
 
     def cause(self, error: Exception) -> str:
         lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalpha, line))]
@@ -34,7 +48,8 @@ class PyTorch(TrainingFramework):
         from torch.distributed import DistError
 
         # Errors of gloo are plain RuntimeErrors that name its source file.
-        return isinstance(error, DistError) or self.is_out_of_memory(error) or "gloo" in str(error)
+        of_peers = isinstance(error, DistError) or "gloo" in str(error) or self.is_of_library(error)
+        return of_peers or self.is_out_of_memory(error)
 
     def is_broken_image(self, error: Exception) -> bool:
         return False

@@ -24,6 +24,8 @@ class OpCase:
     """From TensorFlow's `raw_ops` and the inputs to the op's outputs."""
     rotated: bool = True
     """Whether executions have different inputs in turn."""
+    prepare: Build | None = None
+    """What is computed once, before all executions, from the inputs; further arguments of `build`."""
     longest_chain: int = 32
     quick: bool = False
 
@@ -58,6 +60,11 @@ _LAYERS = (
     (32, 16, 32, 3, 3, 2, True),
     (28, 128, 256, 3, 3, 2, False),
     (8, 64, 128, 3, 3, 2, False),
+    # As small as those of narrow models: what a convolution costs by itself.
+    (8, 16, 16, 1, 1, 1, False),
+    (4, 32, 128, 1, 1, 1, True),
+    (8, 16, 16, 3, 3, 1, True),
+    (2, 64, 64, 3, 3, 1, False),
 )
 _DEPTHWISE = ((32, 64, 1, True), (16, 256, 1, False), (4, 512, 1, False), (28, 128, 2, False))  # side, channels, stride
 _PRODUCTS = (  # rows, inner, columns, whether the second factor is transposed, whether in the short form
@@ -150,6 +157,8 @@ def _elementwise(batch: int) -> Iterator[OpCase]:
         yield OpCase((rows, (64,)), lambda r, a, b: r.BiasAdd(value=a, bias=b))
         yield OpCase((one, one), lambda r, a, b: r.AddN(inputs=[a, b]))
     yield OpCase(((1 << 18,),), lambda r, a: r.Tanh(x=a))
+    for size in _QUICK_SIZES:
+        yield OpCase((_TINY,), lambda r, _, n=size: r.RandomUniform(shape=[n], dtype="float32"), rotated=False)
 
 
 def _normalisation(batch: int) -> Iterator[OpCase]:
@@ -180,11 +189,17 @@ def _pooling(batch: int) -> Iterator[OpCase]:
         for window in (2, 3):
             options = {"ksize": [1, window, window, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
             yield OpCase((image,), lambda r, x, o=options: r.MaxPool(input=x, **o), quick=quick)
+            yield OpCase((image,), lambda r, x, o=options: r.AvgPool(value=x, **o))
+            # Only with its forward op beside it does TensorFlow choose oneDNN's kernel, as in training. Its own kernel
+            # takes 50 times as long.
             yield OpCase(
-                (image, small, small),
-                lambda r, x, y, g, o=options: r.MaxPoolGrad(orig_input=x, orig_output=y, grad=g, **o),
+                (image, small),
+                lambda r, x, g, y, o=options: r.MaxPoolGrad(orig_input=x, orig_output=y, grad=g, **o),
+                rotated=False,
+                prepare=lambda r, x, g, o=options: r.MaxPool(input=x, **o),
                 quick=quick,
             )
+            yield OpCase((small,), lambda r, g, o=options, s=image: r.AvgPoolGrad(orig_input_shape=s, grad=g, **o))
 
 
 def _reductions(batch: int) -> Iterator[OpCase]:

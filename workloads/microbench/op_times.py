@@ -22,7 +22,7 @@ SHORTEST_CHAIN = 4
 CHAIN_S = 0.02
 """A chain is as long as fits into this time."""
 LEAST_REPEATS = 5
-FULL_S = 0.35
+FULL_S = 0.32
 QUICK_S = 0.1
 ROTATED_BYTES = 32 << 20
 MOST_SETS = 12
@@ -110,10 +110,13 @@ def _chain(
     import tensorflow.compat.v1 as v1
 
     ops: list[Any] = []
+    # The reference itself, not its value: an update writes to it.
+    taken = [[variable._ref() for variable in own] for own in sets]
+    if case.prepare is not None:
+        taken = [[*own, case.prepare(raw_ops, *own)] for own in taken]
     for number in range(case.longest_chain):
         with v1.control_dependencies(ops[-1:]):
-            # The reference itself, not its value: an update writes to it.
-            made = case.build(raw_ops, *(variable._ref() for variable in sets[number % len(sets)]))
+            made = case.build(raw_ops, *taken[number % len(sets)])
         ops.append((made if hasattr(made, "op") else made[0]).op)
 
     def end(length: int) -> Any:

@@ -26,8 +26,12 @@ def server_device(index: int) -> str:
 
 def worker_device(job: JobSpec, index: int) -> str:
     """The device on which a worker computes. A task sees at most one GPU, so its index is 0."""
-    kind = "CPU" if job.run.setting.device == CPU else "GPU"
-    return f"/job:worker/replica:0/task:{index}/device:{kind}:0"
+    return device_of_worker(index, on_gpu=job.run.setting.device != CPU)
+
+
+def device_of_worker(index: int, *, on_gpu: bool) -> str:
+    """The name of that device in graphs."""
+    return f"/job:worker/replica:0/task:{index}/device:{'GPU' if on_gpu else 'CPU'}:0"
 
 
 def device_setter(job: JobSpec, index: int) -> Any:

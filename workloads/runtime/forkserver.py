@@ -36,13 +36,14 @@ def serve_stdin(name: str) -> int:
     framework = framework_of(name)
     framework.prepare_environment(gpu=None)
     version = framework.load()
-    _load_workloads(framework.packages)
+    load_packages(framework.packages)
     host = _Host()
     host.say(Ready(pid=os.getpid(), framework=name, version=version))
     return host.serve()
 
 
-def _load_workloads(packages: Iterable[str]) -> None:
+def load_packages(packages: Iterable[str]) -> None:
+    """Imports all modules of these packages, which forked tasks then share."""
     import importlib
     import pkgutil
 

@@ -10,10 +10,12 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
 
 from driple.workloads.runtime.watchdog import port_taken
 
 ANSWER_S = 2.0
+RETRY_S = 0.1
 _ASK = b"driple\n"
 
 
@@ -60,13 +62,20 @@ class Presence:
         return True
 
 
-def ask(address: str) -> str:
-    """What the task at `address` announces; empty if it does not answer yet."""
+def wait_for_text(address: str) -> str:
+    """What the task at `address` announces, as soon as it does. It is asked over one connection once it answers."""
     host, _, port = address.rpartition(":")
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S) as connection,
-    ):
-        connection.sendall(_ASK)
-        return connection.recv(100).decode("ascii", "replace").strip()
-    return ""
+    while True:
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S) as connection,
+        ):
+            while True:
+                connection.sendall(_ASK)
+                answer = connection.recv(100)
+                if answer.strip():
+                    return answer.decode("ascii", "replace").strip()
+                if not answer:
+                    break
+                time.sleep(RETRY_S)
+        time.sleep(RETRY_S)

@@ -11,7 +11,7 @@ from typing import NoReturn
 from driple.contracts.errors import BadInput, DripleError
 from driple.contracts.formats.task_files import BAD_INPUT, ERROR, OUT_OF_MEMORY
 from driple.contracts.run_spec import JobSpec
-from driple.contracts.strategy import FRAMEWORKS, WORKER
+from driple.contracts.strategy import WORKER
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.runtime.job import read_job
 from driple.workloads.runtime.task_output import TaskOutput
@@ -45,12 +45,11 @@ def run_task(
     framework = framework_of(job.run.workload.framework)
     framework.prepare_environment(spec.gpu if role == WORKER else None)
     output = TaskOutput(out, task)
+    output.share_path = job.share_path if role == WORKER else None  # servers must answer until then
     watchdog = Watchdog(output)
     if watch_stdin:
         watchdog.end_with_stdin()
     try:
-        if graph_file is not None and not FRAMEWORKS[framework.name].writes_graph:
-            raise BadInput(f"framework {framework.name} writes no graph; leave out --graph")
         check_port(spec.address)
         watchdog.expect(
             job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still loading {framework.title}"

@@ -13,6 +13,8 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.task_files import ERROR, FINISHED_FILE, OK, READY_FILE, STEPS_FILE, Finished
 from driple.contracts.run_dir import replacing
 
+_LOOK_S = 0.01
+
 
 class TaskOutput:
     """The only writer in a task's folder."""
@@ -21,6 +23,8 @@ class TaskOutput:
         self.folder = folder
         self.task = task
         self.steps = 0
+        self.share_path: str | None = None
+        """The file that `ready` waits for."""
         self._ran: dict[str, str] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +42,7 @@ class TaskOutput:
     ) -> None:
         """Writes and flushes a line, so that readers see it and a killed task does not lose it.
 
-        `accuracy` is None where nobody computes it.
+        `accuracy` is None or NaN where nobody computes it.
         """
         line = {
             "step": step,
@@ -46,16 +50,21 @@ class TaskOutput:
             "start_mono_ns": start_ns,
             "end_mono_ns": end_ns,
             "loss": loss if math.isfinite(loss) else None,  # JSON has no NaN
-            "accuracy": accuracy,
+            "accuracy": accuracy if accuracy is not None and math.isfinite(accuracy) else None,
         }
         self._steps.write(json.dumps(line) + "\n")
         self._steps.flush()
         self.steps += 1
 
     def ready(self, **ran: str) -> None:
-        """Marks the task as ready; `ran` says what it uses: version of the framework, backend, topology."""
+        """Marks the task as ready; `ran` says what it uses: versions, backend, topology, bytes of gradients.
+
+        Returns when the tasks of the job have the share of their hosts, if they get one.
+        """
         self._ran = ran
         self._marker(READY_FILE, {"pid": os.getpid(), **ran})
+        while self.share_path is not None and not Path(self.share_path).exists():
+            time.sleep(_LOOK_S)
 
     def finished(self, exit_code: int, message: str, kind: str | None = None) -> None:
         """Writes how the task ended; `kind` is a constant of task_files.py."""

@@ -11,8 +11,6 @@ import faulthandler
 import json
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,14 +21,15 @@ from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import GRPC, NCCL
+from driple.workloads.runtime.gathering import LINGER_S
 from driple.workloads.runtime.task_output import TaskOutput
 from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog, gave_up
 from driple.workloads.strategies.allreduce_barrier import ANSWER_S, StartBarrier, silent
 from driple.workloads.strategies.base import Task, TrainingStrategy
+from driple.workloads.strategies.graph_process import write_graph
 from driple.workloads.strategies.ps_worker import Ending, Pace
+from driple.workloads.strategies.replica import Replica, reader, step_function
 
-LINGER_S = 1.0
-"""How long a worker stays after its last step: the others may still fetch their part of it."""
 LAST_RESORT_S = 5.0
 """How long after the time limit the process ends without a message, if no thread could write one."""
 _RINGS = {GRPC: "RING", NCCL: "NCCL"}
@@ -50,9 +49,7 @@ class AllReduce(TrainingStrategy):
 
 
 def _run_worker(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, graph_file: Path | None) -> None:
-    if graph_file is not None:
-        watchdog.expect(job.start_timeout_s, f"gave up after {job.start_timeout_s:g} s: still writing {graph_file}")
-        _write_graph(job, index, graph_file)
+    write_graph(job, index, graph_file, watchdog)
     cluster = {"worker": list(job.addresses("worker"))}
     os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
     import tensorflow  # noqa: F401  (before the barrier, so that nobody waits behind it for an import)
@@ -84,7 +81,7 @@ def _train(
     peers = Peers(others, lost)
     watchdog.expect(_less_answer_time(job.start_timeout_s), lambda: _no_start(job, peers.missing() or silent(others)))
     timed = job.run.measurement.duration_s is not None
-    read = _reader(job, index)
+    read = reader(job, index)
     with strategy.scope():
         step_op = _step_function(job, index, strategy, timed)
     _barrier(strategy)
@@ -97,9 +94,8 @@ def _train(
             break
         watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
         begin = time.monotonic_ns()
-        loss, votes = step_op(tf.constant(float(over)), read())
-        loss, votes = float(loss), float(votes)
-        output.step(done, done + 1, begin, time.monotonic_ns(), loss)
+        loss, accuracy, votes = map(float, step_op(tf.constant(float(over)), read()))
+        output.step(done, done + 1, begin, time.monotonic_ns(), loss, accuracy)
         done += 1
         if votes > 0:  # the sum of all workers' votes: all see it at the same step
             break
@@ -201,93 +197,28 @@ def _strategy(job: JobSpec, seconds: float) -> Any:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _reader(job: JobSpec, index: int) -> Callable[[], Any]:
-    """Returns a batch of the user's files at each call; an empty one for synthetic input, which the step itself makes.
-
-    The readers are written for TF1 graphs, so they run in a session of their own.
-    """
-    import tensorflow.compat.v1 as v1
-
-    from driple.workloads.data import inputs
-
-    data_dir = job.task(f"worker:{index}").data_dir
-    if data_dir is None:
-        return dict
-    with v1.Graph().as_default() as graph:
-        batch = inputs.batch_tensors(job.run.workload, seed=job.run.seed, worker=index, data_dir=data_dir)
-    session = v1.Session(graph=graph, config=v1.ConfigProto(device_count={"GPU": 0}))
-    return lambda: {name: v1.convert_to_tensor(array) for name, array in session.run(batch).items()}
-
-
 def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
-    """One step of all workers: sums and applies gradients; returns this worker's loss and the votes to stop."""
+    """One step of all workers: sums and applies gradients; returns this worker's loss and accuracy, and the votes."""
     import tensorflow as tf
-    import tf_keras
 
-    from driple.workloads.data import inputs
-    from driple.workloads.models import registry
-    from driple.workloads.runtime import optimisers
-
-    run = job.run
-    # Each worker initialises its own weights, and they must be equal. TensorFlow's seed alone is not enough: tf_keras
-    # layers draw their seeds from a generator of their own.
-    tf_keras.utils.set_random_seed(run.seed * 1009 % 2**32)  # the limit of NumPy, which it seeds too
-    network = registry.network(run.workload, code_path=job.code_path)
-    optimiser = optimisers.make_v2(run.workload.optimiser, registry.dataset_of(run.workload).kind)
-    optimiser.build(network.model.trainable_variables)
+    replica = Replica(job, index)
 
     def replica_step(batch: Any) -> Any:
-        batch = batch or inputs.batch_tensors(run.workload, seed=run.seed, worker=index, data_dir=None)
-        with tf.GradientTape() as tape:
-            loss = network.loss(network(batch), batch)
-            share = loss / run.setting.workers  # the strategy sums gradients over workers
-        variables = network.model.trainable_variables
-        pairs = zip(tape.gradient(share, variables), variables, strict=True)
-        optimiser.apply_gradients([pair for pair in pairs if pair[0] is not None])
-        return loss
+        return replica.step(batch, parts=job.run.setting.workers)  # the strategy sums gradients over workers
 
     def step(vote: Any, batch: Any) -> Any:
-        loss = strategy.run(tf.autograph.experimental.do_not_convert(replica_step), args=(batch,))
+        learned = strategy.run(tf.autograph.experimental.do_not_convert(replica_step), args=(batch,))
         # If a clock decides when to stop, the workers must agree, or one would wait for ever in the next step.
         votes = strategy.reduce(tf.distribute.ReduceOp.SUM, vote, axis=None) if timed else vote
-        return loss, votes
+        return (*learned, votes)
 
-    # AutoGraph has nothing to rewrite here and fails on some plain Python. Traced now, not in the first step: that
-    # takes half a minute for the deepest models.
-    function = tf.function(step, autograph=False)
-    specs = {}
-    if job.task(f"worker:{index}").data_dir is not None:
-        for name, (shape, kind) in registry.input_shapes(run.workload).items():
-            specs[name] = tf.TensorSpec((run.workload.batch_size, *shape), kind)
-    function.get_concrete_function(tf.TensorSpec((), tf.float32), specs)
-    return function
+    return step_function(job, index, step)
 
 
 def _barrier(strategy: Any) -> None:
     import tensorflow as tf
 
     float(tf.function(lambda: strategy.reduce(tf.distribute.ReduceOp.SUM, tf.constant(1.0), axis=None))())
-
-
-_DIES_WITH_PARENT = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-if os.getppid() != int(sys.argv[1]):
-    os._exit(1)
-from driple.workloads.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-def _write_graph(job: JobSpec, index: int, graph_file: Path) -> None:
-    """Writes the worker's graph in another process: this one must not switch to TF1 behaviour.
-
-    The kernel ends that process with this one, and the job goes through a pipe, so nothing is left behind.
-    """
-    command = [sys.executable, "-c", _DIES_WITH_PARENT, str(os.getpid()), "graph", "--job", "/dev/stdin"]
-    command += ["--task", f"worker:{index}", "--out", str(graph_file)]
-    if subprocess.run(command, input=json.dumps(job.to_json()).encode(), check=False).returncode:
-        raise RunFailed(f"the graph could not be written to {graph_file}")
 
 
 def _less_answer_time(seconds: float) -> float:

@@ -29,6 +29,8 @@ class TrainingStrategy(ABC):
 
     name: str
     framework: str
+    library: str = ""
+    """What trains in place of the framework's own data parallelism (`library` of a backend)."""
 
     @abstractmethod
     def run(self, task: Task) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from driple.contracts.formats.task_files import LOST_PEER
-from driple.contracts.run_spec import JobSpec, Measurement
+from driple.contracts.run_spec import LEAST_STEPS, JobSpec, Measurement
 from driple.workloads.frameworks.registry import framework_of
 from driple.workloads.graphs import graph_build
 from driple.workloads.runtime.task_output import TaskOutput
@@ -19,24 +20,58 @@ from driple.workloads.strategies import ps_barrier
 from driple.workloads.strategies.ps_server import start_server
 
 
+class RunningMean:
+    """Mean and standard error of values that come one by one, at the same cost for each."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean = 0.0
+        self._squares = 0.0  # sum of squared distances from the mean
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        before = value - self._mean
+        self._mean += before / self.count
+        self._squares += before * (value - self._mean)
+
+    @property
+    def relative_error(self) -> float:
+        """Standard error of the mean as a share of it; infinite before the second value."""
+        if self.count < 2 or self._mean <= 0:
+            return math.inf
+        return math.sqrt(self._squares / (self.count - 1) / self.count) / self._mean
+
+
 class Pace:
-    """Decides when a worker stops: after a number of steps, or a time after warm-up."""
+    """Decides when a worker stops: after a number of steps, a time after warm-up, or once step times are known."""
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
         self._warm_at: float | None = None
+        self._times = RunningMean()
+        self._last: float | None = None
 
     def over(self, done: int, now: float) -> bool:
         """Whether `done` steps (warm-up included) are enough at time `now`, in seconds of any steady clock."""
         measurement = self._measurement
         if measurement.steps is not None:
-            return done >= measurement.warmup_steps + measurement.steps
+            return done >= measurement.warmup_steps + measurement.steps or self._known(done, now)
         if done < measurement.warmup_steps:
             return False
         if self._warm_at is None:
             self._warm_at = now
         assert measurement.duration_s is not None
         return now - self._warm_at >= measurement.duration_s
+
+    def _known(self, done: int, now: float) -> bool:
+        """Whether the mean time of a measured step is known as well as was asked for."""
+        measurement = self._measurement
+        if measurement.until_pct is None or done < measurement.warmup_steps:
+            return False
+        if self._last is not None:
+            self._times.add(now - self._last)
+        self._last = now
+        return self._times.count >= LEAST_STEPS and 100 * self._times.relative_error <= measurement.until_pct
 
 
 @dataclass
@@ -63,11 +98,16 @@ def train(job: JobSpec, index: int, output: TaskOutput, watchdog: Watchdog, grap
     server = start_server(job, "worker", index)
     built = graph_build.build(job, index)
     if graph_file is not None:
-        from driple.workloads.graphs import graph_writer
+        from driple.workloads.graphs import graph_writer, tensorflow_graph
 
-        graph_writer.write(graph_writer.of_worker(built, job, f"worker:{index}"), graph_file)
-    # With a duration in sync mode one clock decides for all, or workers would wait for ever for one that stopped.
-    agreed = job.run.measurement.duration_s is not None and built.chief_op is not None
+        graph_writer.write(tensorflow_graph.of_worker(built, job, f"worker:{index}"), graph_file)
+    # In sync mode one worker decides for all when the end is open, or workers would wait for ever for one that stopped.
+    measurement = job.run.measurement
+    open_end = measurement.duration_s is not None or measurement.until_pct is not None
+    agreed = open_end and built.chief_op is not None
+    if not agreed and measurement.until_pct is not None:
+        # How workers meet in an asynchronous job is another story in each run: with fewer steps the noise doubled.
+        job = replace(job, run=replace(job.run, measurement=replace(measurement, until_pct=None)))
     with built.graph.as_default():
         start = ps_barrier.start_barrier(job.run.setting.workers)
         done_op = ps_barrier.say_done(index, job.run.setting.servers)
@@ -109,7 +149,7 @@ def _steps(
     output: TaskOutput,
     watchdog: Watchdog,
 ) -> None:
-    fetches = [built.train_op, built.loss, built.global_step, *([stop.at] if stop is not None else [])]
+    fetches = [built.train_op, built.loss, built.accuracy, built.global_step, *([stop.at] if stop is not None else [])]
     # A callable avoids the setup of session.run at every step: 1 ms of a step that may take 10 ms.
     step_op = session.make_callable(fetches)
     pace = Pace(job.run.measurement)
@@ -127,9 +167,9 @@ def _steps(
             return
         watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
         begin = time.monotonic_ns()
-        _, loss, global_step, *chosen = step_op()
+        _, loss, accuracy, global_step, *chosen = step_op()
         end = time.monotonic_ns()
-        output.step(done, int(global_step), begin, end, float(loss))
+        output.step(done, int(global_step), begin, end, float(loss), float(accuracy))
         done += 1
         if chosen:
             stop_at = int(chosen[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import torch
@@ -15,34 +14,30 @@ from driple.contracts.traffic_formulas import machines_of
 from driple.workloads.collectives.base import Link, Messages
 from driple.workloads.collectives.registry import MESSAGES, collective
 from driple.workloads.strategies.base import Task
-from driple.workloads.strategies.ps_worker import Pace
+from driple.workloads.torch_graphs.torch_zoo_graph import write_graph
 from driple.workloads.torch_jobs.bucket_hook import BucketHook
+from driple.workloads.torch_jobs.lock_step import lock_step
 from driple.workloads.torch_jobs.meeting import Meeting
-from driple.workloads.torch_jobs.training import Training
+from driple.workloads.torch_jobs.training import Training, trainable_bytes
 
 
 def run(task: Task) -> None:
     """Runs a worker to its end."""
-    job, output, watchdog = task.job, task.output, task.watchdog
+    job = task.job
+    write_graph(task)
     meeting = Meeting(task)
     training = Training(job, task.index, meeting.device)
     messages = messages_of(job.run, meeting.link)
     model = data_parallel(training, job.run, messages)
     meeting.begin()
     versions = {"torch": torch.__version__, **(messages.versions if messages else {})}
-    output.ready(**versions, backend=job.run.workload.backend, topology=job.run.workload.topology)
-    pace, done, timed = Pace(job.run.measurement), 0, job.run.measurement.duration_s is not None
-    while timed or not pace.over(done, time.monotonic()):
-        watchdog.expect(job.step_timeout_s, f"step {done} took more than {job.step_timeout_s:g} s; it is stuck")
-        over = timed and pace.over(done, time.monotonic())
-        begin = time.monotonic_ns()
-        learned = training.backward(model)
-        training.optimiser.step()
-        over = timed and _anyone(over, meeting.device)
-        output.step(done, done + 1, begin, time.monotonic_ns(), learned.loss, learned.accuracy)
-        done += 1
-        if over:
-            break
+    task.output.ready(
+        **versions,
+        backend=job.run.workload.backend,
+        topology=job.run.workload.topology,
+        gradient_bytes=str(sum(trainable_bytes(training.model))),
+    )
+    lock_step(task, training, model, lambda over: _anyone(over, meeting.device))
     meeting.end()
 
 

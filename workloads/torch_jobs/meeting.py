@@ -1,4 +1,4 @@
-"""The start and the end of a torch job: finds the other workers, forms the process group, watches the others.
+"""The start and the end of a torch job: forms the process group of the workers.
 
 Worker 0 has the store of the process group, at a free port that it announces at its own address.
 """
@@ -8,26 +8,18 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
-import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from driple.contracts.errors import RunFailed
-from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import MAX_TIMEOUT_S
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import NCCL
 from driple.workloads.collectives.base import Link
-from driple.workloads.runtime.own_interface import interface_of
-from driple.workloads.runtime.presence import Presence, ask
-from driple.workloads.runtime.watchdog import Peers, gave_up
+from driple.workloads.runtime.gathering import Gathering
 from driple.workloads.strategies.base import Task
-from driple.workloads.strategies.ps_worker import Ending
 
-RETRY_S = 0.1
-GO_S = 0.01
 _NO_LIMIT = datetime.timedelta(seconds=MAX_TIMEOUT_S)
 """The watchdog has the time limits: its messages name who is missing."""
 
@@ -37,66 +29,45 @@ class Meeting:
 
     def __init__(self, task: Task) -> None:
         """Returns when all workers are there."""
-        job, me = task.job, f"{task.role}:{task.index}"
+        job = task.job
         self._task = task
-        self._ending = Ending()
-        self.device = _device(job.run.setting.device)
-        address = job.task(me).address
-        presence = Presence(address)
-        others = {each.task: each.address for each in job.tasks if each.task != me}
-        peers = Peers(others, self._lost, job.step_timeout_s)
-        task.watchdog.expect(
-            job.start_timeout_s,
-            lambda: gave_up(job, peers.missing(), "every worker answers, but the job did not start"),
-        )
-        host = address.rpartition(":")[0].strip("[]")
-        self.link = Link(host, interface_of(host))
+        self.device = device_of(job.run.setting.device)
+        self._gathering = Gathering(task)
+        self.link = Link(self._gathering.host, self._gathering.interface)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = self.link.interface
         if job.run.workload.backend == NCCL:
             torch.cuda.set_device(self.device)
-        store = self._store(presence, host)
         dist.init_process_group(
             job.run.workload.backend if job.run.workload.backend == NCCL else "gloo",
-            store=store,
+            store=self._store(),
             rank=task.index,
             world_size=job.run.setting.workers,
             timeout=_NO_LIMIT,
         )
 
     def begin(self) -> None:
-        """Returns when every worker has called it and all tasks are sampled: a job starts faster than its samplers."""
-        go_path = self._task.job.go_path
-        while go_path is not None and not Path(go_path).exists():
-            time.sleep(GO_S)
+        """Returns when every worker has called it and all tasks are sampled."""
+        self._gathering.wait_for_samplers()
         dist.barrier()
 
     def end(self) -> None:
         """Waits for the other workers and ends the process."""
-        watchdog = self._task.watchdog
-        self._ending.near = True
-        watchdog.expect(self._task.job.step_timeout_s, "trained to the end, but the other workers do not answer")
+        self._gathering.ending()
         with contextlib.suppress(RuntimeError):  # the work is done, so lost workers do not matter
             dist.barrier()
-        watchdog.leave(0)
+        self._task.watchdog.leave(0)
 
-    def _store(self, presence: Presence, host: str) -> dist.TCPStore:
+    def _store(self) -> dist.TCPStore:
         if self._task.index == 0:
-            store = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_NO_LIMIT)
-            presence.announce(str(store.port))
+            store = dist.TCPStore(self.link.host, 0, is_master=True, wait_for_workers=False, timeout=_NO_LIMIT)
+            self._gathering.announce(str(store.port))
             return store
-        first = self._task.job.task("worker:0").address
-        while not (port := ask(first)):
-            time.sleep(RETRY_S)
-        return dist.TCPStore(first.rpartition(":")[0].strip("[]"), int(port), timeout=_NO_LIMIT)
-
-    def _lost(self, task: str) -> None:
-        if not self._ending.near:
-            self._task.watchdog.leave(
-                1, f"{task} went away before the job was done; its own last words say why", LOST_PEER
-            )
+        port = self._gathering.announced()
+        return dist.TCPStore(self._gathering.first_host, int(port), timeout=_NO_LIMIT)
 
 
-def _device(setting_device: str) -> torch.device:
+def device_of(setting_device: str) -> torch.device:
+    """The device that a task of a setting trains on. Raises RunFailed if there is none."""
     if setting_device == CPU:
         return torch.device("cpu")
     if not torch.cuda.is_available():

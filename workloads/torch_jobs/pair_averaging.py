@@ -16,8 +16,9 @@ import torch.distributed as dist
 
 from driple.workloads.strategies.base import Task
 from driple.workloads.strategies.ps_worker import Pace
+from driple.workloads.torch_graphs.torch_zoo_graph import write_graph
 from driple.workloads.torch_jobs.meeting import Meeting
-from driple.workloads.torch_jobs.training import Training
+from driple.workloads.torch_jobs.training import Training, trainable_bytes
 
 REQUEST, MODEL = 1, 2
 
@@ -25,11 +26,13 @@ REQUEST, MODEL = 1, 2
 def run(task: Task) -> None:
     """Runs a worker to its end."""
     job, output, watchdog = task.job, task.output, task.watchdog
+    write_graph(task)
     meeting = Meeting(task)
     training = Training(job, task.index, meeting.device)
     weights = Weights(training.model)
     meeting.begin()
-    output.ready(torch=torch.__version__, backend=job.run.workload.backend)
+    gradient_bytes = str(sum(trainable_bytes(training.model)))
+    output.ready(torch=torch.__version__, backend=job.run.workload.backend, gradient_bytes=gradient_bytes)
     peers = [worker for worker in range(job.run.setting.workers) if worker != task.index]
     choose = random.Random(f"{job.run.seed} {task.index}")
     pace, done = Pace(job.run.measurement), 0

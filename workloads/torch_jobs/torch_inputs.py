@@ -31,6 +31,16 @@ def batches(workload: Workload, *, seed: int, worker: int, data_dir: str | None)
     return iter(batch, None)
 
 
+def empty_batch(workload: Workload) -> Batch:
+    """A batch without values on the device `meta`."""
+    count, size = workload.batch_size, size_of(workload)
+    if dataset_of(workload).kind == IMAGE:
+        shapes = {"image": ((count, 3, size, size), torch.float32), "label": ((count,), torch.int64)}
+    else:
+        shapes = {"source": ((count, size), torch.int64), "target": ((count, size + 1), torch.int64)}
+    return {name: torch.empty(shape, dtype=dtype, device="meta") for name, (shape, dtype) in shapes.items()}
+
+
 def _images(workload: Workload, random: torch.Generator) -> Callable[[], Batch]:
     spread, noise, side = inputs.SPREAD, inputs.NOISE, inputs.SIDE
     patterns = np.random.default_rng(0).standard_normal((inputs.CLASSES, side, side, 3), dtype=np.float32)

@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn import functional
 
 from driple.contracts.run_spec import JobSpec
-from driple.contracts.zoo import IMAGE
 from driple.workloads.models.registry import dataset_of
 from driple.workloads.torch_jobs import torch_inputs, torch_optimisers
 from driple.workloads.torch_models import torch_zoo
@@ -40,7 +39,6 @@ class Training:
         self.model = torch_zoo.network(run.workload).to(device).train()
         self.optimiser = torch_optimisers.make(run.workload.optimiser, dataset.kind, self.model.parameters())
         torch.manual_seed(run.seed * 1009 + index)  # dropout masks differ
-        self._is_image = dataset.kind == IMAGE
         self._device = device
         self._batches = torch_inputs.batches(
             run.workload, seed=run.seed, worker=index, data_dir=job.task(f"worker:{index}").data_dir
@@ -51,13 +49,19 @@ class Training:
         batch = {name: tensor.to(self._device) for name, tensor in next(self._batches).items()}
         self.optimiser.zero_grad()
         logits = forward(batch)
-        labels = batch["label"] if self._is_image else batch["target"][:, 1:].flatten()
-        flat = logits.flatten(0, -2)
-        loss = functional.cross_entropy(flat, labels, ignore_index=-100 if self._is_image else PADDING)
+        loss, flat, labels = loss_of(logits, batch)
         loss.backward()
         with torch.no_grad():
             accuracy = (flat.argmax(-1) == labels).float().mean()
         return Learned(float(loss.detach()), float(accuracy))
+
+
+def loss_of(logits: torch.Tensor, batch: torch_inputs.Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The loss of a batch, and the logits and labels as [examples or tokens, ...]."""
+    is_image = "label" in batch
+    labels = batch["label"] if is_image else batch["target"][:, 1:].flatten()
+    flat = logits.flatten(0, -2)
+    return functional.cross_entropy(flat, labels, ignore_index=-100 if is_image else PADDING), flat, labels
 
 
 def trainable_bytes(model: nn.Module) -> list[int]:

@@ -30,6 +30,8 @@ def test_workers_learn_together(warm: WarmHost, folder: MakeFolder) -> None:
         losses = job.losses(worker)
         assert [step["global_step"] for step in job.steps(worker)] == list(range(1, 62))
         assert fmean(losses[-5:]) < 0.8 * fmean(losses[:3])
+        accuracies = [step["accuracy"] for step in job.steps(worker)]
+        assert 0 <= fmean(accuracies[:3]) < fmean(accuracies[-5:]) <= 1
 
 
 def test_a_duration_ends_all_workers_at_the_same_step(warm: WarmHost, folder: MakeFolder) -> None:
@@ -115,6 +117,7 @@ def test_a_step_goes_by_the_mean_over_workers(warm: WarmHost, folder: MakeFolder
     weight = 0.0
     for step in range(4):
         for worker in WORKERS:
+            assert job.steps(worker)[step]["accuracy"] is None  # it returns its loss
             assert job.losses(worker)[step] - 16 * means[worker][step] == pytest.approx(weight, abs=1e-4)
         weight -= 0.02 * fmean(means[worker][step] for worker in WORKERS)  # the rate of sgd for images
 

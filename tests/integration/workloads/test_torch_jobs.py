@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from local_jobs import COMMAND, MakeFolder, WarmHost, again, free_ports, kill, make_job
@@ -163,16 +164,18 @@ def test_a_worker_that_never_comes_is_named(warm_torch: WarmHost, folder: MakeFo
     assert "worker:0 (127.0.0.1:" in job.last_words("worker:1")
 
 
-@pytest.mark.parametrize(
-    ("part", "words"),
-    [
-        (["task", "--task", "worker:0", "--out", "out", "--graph", "g.parquet"], "writes no graph; leave out --graph"),
-        (["graph", "--out", "g.parquet"], "jobs of framework torch have no graph"),
-    ],
-)
-def test_a_graph_is_refused(tmp_path: Path, part: list[str], words: str) -> None:
-    (tmp_path / "job.json").write_text(json.dumps(torch_job().to_json()))
-    command = [*COMMAND, part[0], "--job", "job.json", *part[1:]]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
-    assert not (tmp_path / "g.parquet").exists()
+def test_the_first_worker_writes_its_graph_and_trains_as_without(
+    warm_torch: WarmHost, folder: MakeFolder, tmp_path: Path
+) -> None:
+    job = torch_job("star", workers=2, steps=3)
+    without, graph = folder(job), tmp_path / "ran.parquet"
+    assert set(warm_torch.run(without).values()) == {0}
+    again_with = folder(again(job))
+    pids = warm_torch.start(again_with, ["worker:0"], graph=str(graph)) | warm_torch.start(again_with, ["worker:1"])
+    assert set(warm_torch.wait(pids).values()) == {0}
+    assert again_with.losses("worker:0") == without.losses("worker:0")
+    command = [*COMMAND, "graph", "--job", str(without.job_file), "--out", str(tmp_path / "made.parquet")]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    (ran,), (made,) = (pq.read_table(path).to_pylist() for path in (graph, tmp_path / "made.parquet"))
+    assert ran == made
+    assert (ran["framework"], ran["framework_version"], ran["task"]) == ("torch", torch.__version__, "worker:0")

@@ -50,6 +50,7 @@ def test_async_workers_step_alone_and_learn(warm: WarmHost, folder: MakeFolder) 
     # The job learns: a worker that starts late finds the weights learnt, and has little left to do.
     together = sorted((step for worker in WORKERS for step in job.steps(worker)), key=lambda step: step["global_step"])
     assert learnt([step["loss"] for step in together])
+    assert fmean(step["accuracy"] for step in together[:6]) < fmean(step["accuracy"] for step in together[-10:]) <= 1
 
 
 def test_a_duration_in_lock_step_ends_all_workers_at_the_same_step(warm: WarmHost, folder: MakeFolder) -> None:

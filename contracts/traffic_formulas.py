@@ -20,7 +20,21 @@ from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.sharding import Sharding
-from driple.contracts.strategy import BINARY_TREE_STAR, CLIQUE, GLOO, GRPC, MPI, NCCL, RING, SERVER, STAR, TREE, WORKER
+from driple.contracts.strategy import (
+    BINARY_TREE_STAR,
+    CLIQUE,
+    GLOO,
+    GRPC,
+    HOROVOD_GLOO,
+    HOROVOD_MPI,
+    MPI,
+    NCCL,
+    RING,
+    SERVER,
+    STAR,
+    TREE,
+    WORKER,
+)
 
 Tree = Tuple[int, ...]
 """The parent of each worker."""
@@ -39,16 +53,21 @@ class StepBytes(NamedTuple):
     received: float
 
 
-_RING_STEPS = {GRPC: 1, GLOO: -1, MPI: 1, NCCL: 1}
-"""From a worker to the one that it sends to. All but that of NCCL were seen on the lab."""
+RING_STEPS = {GRPC: 1, GLOO: -1, MPI: 1, NCCL: 1, HOROVOD_GLOO: -1, HOROVOD_MPI: 1}
+"""By backend: from a worker to the one that it sends to. All but that of NCCL were seen on the lab."""
 COUNTER_BYTES = 8
 """Of the counter of steps, the first variable that parameter servers get."""
 
 
 def machines_of(run: RunSpec) -> Tuple[int, ...]:
     """The number of the machine of each worker."""
-    of_task = {task: number for number, group in enumerate(run.together) for task in group}
-    return tuple(of_task[f"{WORKER}:{worker}"] for worker in range(run.setting.workers))
+    return worker_machines(run.together, run.setting.workers)
+
+
+def worker_machines(together: Sequence[Sequence[str]], workers: int) -> Tuple[int, ...]:
+    """The number of the machine of each worker, from groups of tasks that share a machine."""
+    of_task = {task: number for number, group in enumerate(together) for task in group}
+    return tuple(of_task[f"{WORKER}:{worker}"] for worker in range(workers))
 
 
 def trees(topology: str, machines: Sequence[int]) -> Tuple[Tree, ...]:
@@ -109,11 +128,16 @@ def _worker(number: int) -> str:
     return f"{WORKER}:{number}"
 
 
+def all_reduce_traffic(topology: str, machines: Sequence[int], size: float, ring_step: int = 1) -> Traffic:
+    """Payload of an all-reduce of `size` bytes, for workers on these machines. `ring_step` is one of RING_STEPS."""
+    if topology == RING:
+        return _ring(len(machines), size, ring_step)
+    return _forest(trees(topology, machines), size)
+
+
 def _all_reduce(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
-    workers, size = run.setting.workers, float(sum(variable_bytes))
-    if run.workload.topology == RING:
-        return _ring(workers, size, _RING_STEPS[run.workload.backend])
-    return _forest(trees(run.workload.topology, machines_of(run)), size)
+    size, step = float(sum(variable_bytes)), RING_STEPS[run.workload.backend]
+    return all_reduce_traffic(run.workload.topology, machines_of(run), size, step)
 
 
 def _ring(workers: int, size: float, step: int) -> Traffic:
@@ -132,10 +156,11 @@ def _forest(forest: Sequence[Tree], size: float) -> Traffic:
 
 
 def _pair_averaging(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
-    return _pairs(run.setting.workers, float(sum(variable_bytes)))
+    return pair_traffic(run.setting.workers, float(sum(variable_bytes)))
 
 
-def _pairs(count: int, size: float) -> Traffic:
+def pair_traffic(count: int, size: float) -> Traffic:
+    """Mean payload of pair averaging of a model of `size` bytes."""
     workers = range(count)
     share = size / max(1, count - 1)
     return {(_worker(one), _worker(other)): share for one in workers for other in workers if one != other}
@@ -147,11 +172,16 @@ def _parameter_servers(run: RunSpec, variable_bytes: Sequence[int]) -> Traffic:
     held = [0.0] * run.setting.servers
     for size in variable_bytes:
         held[shard.place(size)] += size
+    return server_traffic(held, held, run.setting.workers)
+
+
+def server_traffic(pulled: Sequence[float], pushed: Sequence[float], workers: int) -> Traffic:
+    """Payload of parameter servers. A worker takes `pulled` from each server, and sends it `pushed`."""
     traffic: Traffic = {}
-    for server, share in enumerate(held):
-        for worker in range(run.setting.workers):
-            traffic[f"{SERVER}:{server}", _worker(worker)] = share
-            traffic[_worker(worker), f"{SERVER}:{server}"] = share
+    for server, (down, up) in enumerate(zip(pulled, pushed)):
+        for worker in range(workers):
+            traffic[f"{SERVER}:{server}", _worker(worker)] = down
+            traffic[_worker(worker), f"{SERVER}:{server}"] = up
     return traffic
 
 
@@ -171,12 +201,10 @@ def step_bytes(topology: str, gradient_bytes: float, workers: int, servers: int 
         share = workers * gradient_bytes / max(1, servers)
         found = {_worker(worker): StepBytes(gradient_bytes, gradient_bytes) for worker in range(workers)}
         return {**found, **{f"{SERVER}:{server}": StepBytes(share, share) for server in range(servers)}}
-    if topology == RING:
-        traffic = _ring(workers, gradient_bytes, 1)
-    elif topology == "pair_averaging":
-        traffic = _pairs(workers, gradient_bytes)
+    if topology == "pair_averaging":
+        traffic = pair_traffic(workers, gradient_bytes)
     elif topology in _TREES:
-        traffic = _forest(trees(topology, range(workers)), gradient_bytes)
+        traffic = all_reduce_traffic(topology, range(workers), gradient_bytes)
     else:
         return {}
     tasks = map(_worker, range(workers))

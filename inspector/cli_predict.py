@@ -17,6 +17,7 @@ from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.formats.inspector import ROLES
 from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, TOPOLOGIES
 from driple.contracts.zoo import DATASETS, OPTIMISERS
 
 if TYPE_CHECKING:
@@ -114,19 +115,23 @@ def _parser() -> CommandParser:
 
 def _model_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--graph", type=Path, metavar="FILE", help="instead of a name: a GraphDef (.pb, .pbtxt) or our .parquet")
+    add("--framework", choices=tuple(FRAMEWORKS), help="that trains a named model (the first that can on the setting)")
+    add("--graph", type=Path, metavar="FILE", help="instead of a name: a GraphDef (.pb, .pbtxt), .onnx or our .parquet")
     add("--graph-device", metavar="DEVICE", help="whose ops in that file: worker:0 (default: the first worker)")
     add("--code", metavar="FILE.py:FUNCTION", help="instead of a name: your own model (docs/guides/workloads.md)")
+    add("--torch", metavar="FILE.py:FUNCTION", help="instead of a name: your own torch model and its example inputs")
     add("--dataset", metavar="NAME", help=f"what it reads: {', '.join(DATASETS)} (the model's ordinary one)")
     add("--size", type=int, metavar="N", help="image side or sequence length (the model's ordinary one)")
     add("--width", type=float, metavar="X", help="multiplier of channels or units (1)")
     add("--optimiser", choices=OPTIMISERS, help="(momentum)")
     add("--sharding", choices=SHARDINGS, help="of variables over servers (balanced)")
+    add("--topology", choices=TOPOLOGIES, help="of an all-reduce, which has no servers (ring)")
+    add("--backend", choices=tuple(BACKENDS), help="what carries it (simulated: nccl in a ring of GPUs, else grpc)")
 
 
 def _give_back_the_model(arguments: dict[str, Any]) -> None:
     """An option that takes several values also takes the name of the model, if it comes right after it."""
-    if any(arguments[name] is not None for name in ("model", "graph", "code")):
+    if any(arguments[name] is not None for name in ("model", "graph", "code", "torch")):
         return
     for name, fits in (("setting", _is_setting), ("batch_size", str.isdigit), ("update", UPDATES.__contains__)):
         values = arguments[name]

@@ -18,12 +18,14 @@ import numpy as np
 from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
+    LATER_COLUMNS,
     LIST_NAMES,
     NETWORK_CHOICES,
     NETWORK_COLUMNS,
     OP_FREQUENCY,
     PROVENANCES,
     PUBLISHED,
+    SHARE,
     SIDES,
     SIMULATED_FOLDER,
     SIZE_BATCHES,
@@ -31,8 +33,9 @@ from driple.contracts.formats.dataset import (
     SUFFIX,
     TRAIN,
     check_metadata,
+    check_one_share,
     dataset_path,
-    fill_network,
+    fill_later_columns,
     is_simulated,
     joined_provenance,
     metadata_value,
@@ -127,9 +130,13 @@ def find_dataset(datasets: Path, setting: str, *, simulated: bool = True) -> Pat
     there = f"{folder} has {', '.join(known)}" if known else f"{folder} has none" if folder.is_dir() else f"no {folder}"
     guess = nearest(setting, known, cutoff=0.8)
     hint = f"; did you mean {guess}?" if guess else ""
+    from driple.simulator.simulation import no_device  # only to explain: training needs no simulator
+
+    lacking = no_device(Setting.parse(setting))
+    but = "" if lacking is None else f", but there is {lacking}"
     raise BadInput(
         f"{path}: no such dataset ({there}{hint}); to make it, run an experiment with setting {setting} (driple-run;"
-        f" --simulate needs no hosts), then driple-build-dataset traces/"
+        f" --simulate needs no hosts{but}), then driple-build-dataset traces/"
     )
 
 
@@ -146,16 +153,18 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             targets = [name for name in COLUMNS if name in schema.names]  # a target that it does not have is null
             needed = (*WORKLOAD, *_OTHERS, *targets, *LIST_NAMES)
             lacking = [name for name in needed if name not in schema.names]
-            # A dataset can be older than a network condition: its runs were without it.
+            # A dataset can be older than these columns.
             for name in lacking:
-                if name not in NETWORK_COLUMNS:
+                if name not in LATER_COLUMNS:
                     raise BadInput(f"column {name!r} is missing; rebuild it (driple-build-dataset)")
             needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
             _check_types(schema, (*needed, *traffic))
-            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic]).to_pylist()
+            shares = [column.name for column in SHARE if column.name in schema.names]
+            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic, *shares]).to_pylist()
+            check_one_share(row.get(column.name) for row in rows for column in SHARE)
             for row in rows:
-                fill_network(row)
+                fill_later_columns(row)
             lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise BadInput(f"not a dataset that can be read ({_line(error)}); rebuild the dataset") from None

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput, UnknownName, shown
+from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.formats.dataset import NETWORK_COLUMNS, SIDES, SPLITS
 from driple.contracts.json_values import content_hash
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.run_spec import Workload
+from driple.contracts.strategy import GLOO, GRPC, RING
 from driple.inspector.data.array_types import BoolArray, FloatArray, IntArray
 from driple.pipeline.graph.public import FEATURES, OpGraph, Recipe, SizeBatches, recipe_of
 
@@ -28,14 +28,14 @@ LEAST_VALUES = 5
 
 WORKLOAD = (
     *("model", "family", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width"),
-    *("strategy", "sharding", "framework", "code_sha256"),
+    *("strategy", "sharding", "framework", "backend", "topology", "code_sha256"),
     *(*NETWORK_COLUMNS, "placement", "threads"),
 )
 """Columns that describe a workload. Rows that agree in all of them and in the graph are one example."""
 OF_THE_JOB = WORKLOAD[: WORKLOAD.index("placement")]
 """Those that do not depend on where the job runs."""
-NOT_LEARNED = {one.name: one.default for one in dataclasses.fields(Workload) if one.name not in WORKLOAD}
-"""Options of a workload that no inspector knows, with their defaults."""
+_USUAL = {"backend": (None, GRPC, GLOO), "topology": (None, RING)}
+"""Options that keys of workloads name only where they have another value."""
 _FIRST_CONDITIONS = ("network_rate_mbit", "network_delay_ms", "network_loss_pct")
 """Always part of `job_of`."""
 
@@ -93,6 +93,7 @@ def job_of(example: Example) -> str | None:
     values = {name: example.workload.get(name) for name in OF_THE_JOB}
     # Inspectors store these keys: a condition that is newer than they are counts only where it was asked for.
     unused = [name for name, value in NETWORK_COLUMNS.items() if values[name] in (None, value)]
+    unused += [name for name, usual in _USUAL.items() if values[name] in usual]
     kept = {name: value for name, value in values.items() if name not in unused or name in _FIRST_CONDITIONS}
     return content_hash(kept, version=1)
 
@@ -101,14 +102,10 @@ def unmeasured(graph: Graph, workload: Mapping[str, Any]) -> Example:
     """A workload to predict, by the graph of its worker and any of the columns in WORKLOAD.
 
     Raises:
-        UnknownName: the workload has a key that is neither in WORKLOAD nor in NOT_LEARNED.
-        BadInput: an option in NOT_LEARNED does not have its default.
+        UnknownName: the workload has a key that is not in WORKLOAD.
     """
-    for name, value in workload.items():
-        if name in NOT_LEARNED:
-            if value not in (None, NOT_LEARNED[name]):
-                raise BadInput(f"{name} {shown(value)}: inspectors know only workloads with {name} {NOT_LEARNED[name]}")
-        elif name not in WORKLOAD:
+    for name in workload:
+        if name not in WORKLOAD:
             raise UnknownName("workload option", name, WORKLOAD)
     traffic = {}
     if isinstance(graph, OpGraph):

@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from driple.contracts.formats.dataset import NETWORK_CHOICES, NETWORK_COLUMNS
+from driple.contracts.run_spec import Workload
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, GLOO, GRPC, TOPOLOGIES
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Graph, PublishedGraph
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
@@ -30,12 +32,24 @@ _CONDITIONS = {
 }
 """Column of each feature of the network condition; a share is no logarithm, because a little loss matters much."""
 _CHOICES = {f"is_{choice}": (name, choice) for name, choices in NETWORK_CHOICES.items() for choice in choices}
+_FIRST = {"framework": Workload.framework, "backend": (GRPC, GLOO), "topology": Workload.topology}
+"""What workloads had before there was a choice, and what comes with a framework."""
+_KNOWN = {"framework": tuple(FRAMEWORKS), "backend": tuple(BACKENDS), "topology": TOPOLOGIES}
+_RUNTIMES = {
+    f"is_{choice}": (name, choice)
+    for name, choices in _KNOWN.items()
+    for choice in choices
+    if choice not in _FIRST[name]
+}
+
+RUNTIME_FEATURES = tuple(_RUNTIMES)
+"""What trains the workload and carries its tensors: 0 in all rows of releases that had no choice."""
 
 DECLARED_FEATURES = (
     *(f"log_{name}" for name in SIZES),
     *("has_images", "has_sequences", "is_async", "is_allreduce", "is_limited"),
     *(f"is_{name}" for name in _OPTIMISERS),
-    *(*_CONDITIONS, *_CHOICES, "log_threads"),
+    *(*_CONDITIONS, *_CHOICES, *RUNTIME_FEATURES, "log_threads"),
     *("log_received_kilobytes", "log_sent_kilobytes", "log_busiest_kilobytes"),
 )
 GRAPH_FACTS = (
@@ -76,11 +90,14 @@ def _of_workload(example: Example) -> dict[str, float]:
         value = workload.get(name)
         found[feature] = _log1p(value) if feature != name else math.nan if value is None else float(value)
     found |= {feature: _is(workload, name, choice) for feature, (name, choice) in _CHOICES.items()}
+    if workload.get("framework") is not None:  # rows of earlier releases have no backend and no topology
+        found |= {feature: float(workload.get(name) == choice) for feature, (name, choice) in _RUNTIMES.items()}
     found["log_threads"] = _log1p(workload.get("threads"))
     found["is_async"] = _is(workload, "update", "async")
     found["is_allreduce"] = _is(workload, "strategy", "allreduce")
     found |= {f"is_{name}": _is(workload, "optimiser", name) for name in _OPTIMISERS}
-    if workload.get("model") is not None:  # else it is a published row, of which this is unknown
+    # Of a published row this is unknown, and of a model in a file whose dataset nobody named.
+    if workload.get("model") is not None and workload.get("dataset") is not None:
         found["has_images"] = float(workload.get("image_size") is not None)
         found["has_sequences"] = float(workload.get("sequence_length") is not None)
         found["is_limited"] = float(workload.get("network_rate_mbit") is not None)

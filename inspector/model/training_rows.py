@@ -16,11 +16,13 @@ import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.inspector import ROWS_FILE, ROWS_SCHEMA, ROWS_VERSION
+from driple.contracts.graph_makers import TENSORFLOW
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
 from driple.contracts.run_dir import replacing
+from driple.contracts.strategy import RING
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
-from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_features
+from driple.inspector.data.workload_features import RUNTIME_FEATURES, WORKLOAD_FEATURES, workload_features
 
 FIGURES = 6
 """Significant digits of a stored feature."""
@@ -45,6 +47,8 @@ class TrainingRows:
     role: str
     facts: tuple[str, ...]
     rows: tuple[Row, ...]
+    frameworks: tuple[str, ...] = (TENSORFLOW,)
+    """Of their graphs. Earlier releases learned from graphs of TensorFlow only, and did not say so."""
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -54,11 +58,13 @@ class TrainingRows:
 
     @classmethod
     def of(cls, examples: Examples, split: str) -> TrainingRows:
+        items = examples.side(split, "train").items
         rows = tuple(
             Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
-            for item in examples.side(split, "train").items
+            for item in items
         )
-        return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows)
+        frameworks = sorted({item.workload.get("framework") or TENSORFLOW for item in items})
+        return cls(examples.sha256, split, examples.role, WORKLOAD_FEATURES, rows, tuple(frameworks))
 
     def table(self) -> FloatArray:
         """[n, len(WORKLOAD_FEATURES)], NaN where unknown."""
@@ -67,6 +73,8 @@ class TrainingRows:
             if name in WORKLOAD_FEATURES:  # another release may have other features
                 values = [row.facts[place] for row in self.rows]
                 found[:, WORKLOAD_FEATURES.index(name)] = [math.nan if value is None else value for value in values]
+        for name in set(RUNTIME_FEATURES) - set(self.facts):
+            found[:, WORKLOAD_FEATURES.index(name)] = 0.0
         return found
 
 
@@ -88,6 +96,8 @@ def workload_label(workload: Mapping[str, Any]) -> str:
         f"s{size}" if size else "",
         workload.get("optimiser") or "",
         (workload.get("update") or "") if workload.get("strategy") != "allreduce" else "allreduce",
+        workload["framework"] if workload.get("framework") not in (None, TENSORFLOW) else "",
+        workload["topology"] if workload.get("topology") not in (None, RING) else "",
     ]
     return " ".join(part for part in parts if part)
 

@@ -15,14 +15,19 @@ from driple.contracts.formats.dataset import (
     SIMULATED,
     check_metadata,
     dataset_path,
-    fill_network,
+    fill_later_columns,
 )
+from driple.contracts.strategy import RING
 from driple.inspector.data.dataset_rows import find_dataset
 from driple.inspector.predict.request import PredictionQuery
 
 STEP = "step_s"
 FLAGS = "flags"
-_SAME = ("model", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "sharding")
+TOPOLOGY = "topology"
+_SAME = (
+    *("model", "dataset", "batch_size", "optimiser", "update", "image_size", "sequence_length", "width", "sharding"),
+    "framework",
+)
 
 
 def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], datasets: Path) -> dict[str, Any]:
@@ -42,10 +47,10 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     try:
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
-            names = ("role", "provenance", STEP, FLAGS, *_SAME, *NETWORK_COLUMNS, *columns)
+            names = ("role", "provenance", STEP, FLAGS, TOPOLOGY, *_SAME, *NETWORK_COLUMNS, *columns)
             rows = file.read(columns=[name for name in names if name in file.schema_arrow.names]).to_pylist()
             for row in rows:
-                fill_network(row)
+                fill_later_columns(row)
     except (pa.ArrowException, OSError, ValueError, KeyError):
         raise BadInput(f"{path}: not a dataset that can be read; build it again (driple-build-dataset)") from None
     except BadInput as error:
@@ -56,10 +61,12 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     network = {name: query.workload.get(name, value) for name, value in NETWORK_COLUMNS.items()}
     if rows and all(row["provenance"] == SIMULATED for row in rows):
         raise _only_simulated(path)
+    topology = query.topology or query.workload.get(TOPOLOGY) or RING
     same = [
         row
         for row in rows
         if row["provenance"] != SIMULATED
+        and row[TOPOLOGY] in (None, topology)
         and all(row.get(name) == value for name, value in {**asked, **network}.items())
     ]
     on_network = [row for row in same if not {*OTHER_NETWORK_FLAGS} & {*(row.get(FLAGS) or ())}]

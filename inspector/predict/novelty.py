@@ -3,6 +3,9 @@
 A workload is a point whose coordinates are its features in standard deviations of the training rows. The distance of
 two is the root mean square difference over the features that both have. Limits come from the training rows: how far
 each lies from the nearest row of another model family, because predictions are asked for new families.
+
+A graph of a framework that no training row has is far outside, whatever its distance: features tell the work, and
+another framework has other kernels and another runtime.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from driple.contracts.graph_makers import TENSORFLOW, title_of
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example
 from driple.inspector.data.scaling import WorkloadScaler
@@ -66,6 +70,25 @@ class Novelty:
     """Labels of the nearest training rows, one of each model, with their distances."""
     outside: tuple[OutOfRange, ...]
     """Farthest first."""
+    framework: str = TENSORFLOW
+    """What the graph was built with, in contracts/graph_makers.py."""
+    training_frameworks: tuple[str, ...] = (TENSORFLOW,)
+
+    @property
+    def framework_seen(self) -> bool:
+        """Whether a training row has a graph of the same framework."""
+        return self.framework in self.training_frameworks
+
+    @property
+    def framework_line(self) -> str | None:
+        """What to think of a framework that no training row has; None if one has it."""
+        if self.framework_seen:
+            return None
+        titles = " and ".join(map(title_of, self.training_frameworks))
+        return (
+            f"its graph is of {title_of(self.framework)}, and no training graph is (all are of {titles}): the distance"
+            " does not cover other kernels and another runtime"
+        )
 
 
 class TrainingRegion:
@@ -73,6 +96,7 @@ class TrainingRegion:
 
     def __init__(self, rows: TrainingRows, scale: WorkloadScaler) -> None:
         self.rows = rows.rows
+        self.frameworks = rows.frameworks
         self._columns = [WORKLOAD_FEATURES.index(name) for name in scale.names]
         self._mean, self._deviation = np.asarray(scale.mean), np.asarray(scale.deviation)
         self._table = rows.table()
@@ -82,7 +106,8 @@ class TrainingRegion:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def novelty_of(self, example: Example) -> Novelty:
+    def novelty_of(self, example: Example, framework: str = TENSORFLOW) -> Novelty:
+        """The novelty of a workload, whose graph was built with this framework."""
         facts = workload_features(example)
         distances = _distances(self._scaled(facts[None]), self._points)[0]
         nearest: dict[str, tuple[str, float]] = {}
@@ -91,13 +116,16 @@ class TrainingRegion:
             nearest.setdefault(label.partition(" ")[0], (label, float(distances[place])))
         outside = self._outside(facts)
         distance = float(distances.min())
+        unseen = 0 if framework in self.frameworks else VERDICTS.index(FAR)
         return Novelty(
-            verdict=VERDICTS[max(self._level(distance), *map(_level_of_fact, outside), 0)],
+            verdict=VERDICTS[max(self._level(distance), *map(_level_of_fact, outside), unseen)],
             distance=distance,
             like_below=self.like_below,
             edge_below=self.edge_below,
             nearest=tuple(nearest.values())[:NEAREST],
             outside=outside,
+            framework=framework,
+            training_frameworks=self.frameworks,
         )
 
     def _level(self, distance: float) -> int:

@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import RING
 from driple.inspector.model import store
 from driple.inspector.predict import request
 from driple.inspector.predict.measured_values import measured_values
 from driple.inspector.predict.prediction import Predictions
 from driple.inspector.predict.simulated_answer import simulated_answer
-from driple.simulator.simulation import no_device
+from driple.inspector.predict.step_traffic import with_traffic
+from driple.pipeline.graph.public import OpGraph, TrainingStep
+from driple.simulator.simulation import check_setting, no_device
 
 if TYPE_CHECKING:
     from driple.inspector.predict.predictor import Inspector
@@ -37,11 +40,15 @@ def predict(
     graph: str | Path | None = None,
     graph_device: str | None = None,
     code: str | None = None,
+    torch: str | None = None,
+    framework: str | None = None,
     dataset: str | None = None,
     size: int | None = None,
     width: float | None = None,
     optimiser: str | None = None,
     sharding: str | None = None,
+    topology: str | None = None,
+    backend: str | None = None,
     datasets: str | Path = "datasets",
     measured: str | Path | None = None,
     simulate: bool = False,
@@ -51,20 +58,25 @@ def predict(
     """Predicts every combination of settings, batch sizes and update modes.
 
     Args:
-        model: a model of the zoo by name; or give `graph` or `code`.
+        model: a model of the zoo by name; or give `graph`, `code` or `torch`.
         setting: one, or several.
         batch_size: examples per worker and step; one, or several (default 32; of a graph file its own).
         update: `sync`, `async` or both (default sync; of a graph file its own).
         inspectors: the folder of inspectors; default `./inspectors`, then those installed with driple.
         role: `worker` or `ps`.
-        graph: a GraphDef (.pb, .pbtxt) or a graph file of driple (.parquet).
+        graph: a GraphDef (.pb, .pbtxt), an ONNX file (.onnx) or a graph file of driple (.parquet).
         graph_device: whose ops in that file, `worker:0`; default the first worker.
-        code: a model of your own, `file.py:function`.
+        code: a model of your own in tf_keras, `file.py:function`.
+        torch: a model of your own in torch, `file.py:function`.
+        framework: that trains a model of the zoo; default the first one that can on the setting.
         dataset: what it reads; default the model's own.
         size: image side or sequence length; default the model's own.
         width: multiplier of channels or units; default 1.
         optimiser: default momentum.
         sharding: of variables over servers; default balanced.
+        topology: path of the gradients of an all-reduce; default ring. Another one is always simulated.
+        backend: what carries them, `nccl`, `grpc`, `gloo` or `mpi`; then the answer is always simulated. Default of a
+            simulation: `nccl` in a ring of GPUs, else `grpc`.
         datasets: where the dataset of an inspector may be, if its training rows are not kept beside it.
         measured: a folder of datasets with rows of the workload, whose means are put next to the predictions.
         simulate: simulate, even if there is an inspector. Without this, a setting is simulated that has no inspector.
@@ -77,22 +89,28 @@ def predict(
     """
     options: dict[str, Any] = {"setting": setting, "batch_size": batch_size, "update": update, "optimiser": optimiser}
     options |= {"graph": graph, "graph_device": graph_device, "code": code, "dataset": dataset, "sharding": sharding}
+    options |= {"topology": topology, "backend": backend, "torch": torch, "framework": framework}
+    simulate = simulate or topology not in (None, RING) or backend is not None
     asked = request.request_of(model, size=size, width=width, **options)
     queries = request.queries(asked)
     folders = {one: inspector_of(one, inspectors, role, simulate=simulate) for one in asked.settings}
     simulated = [place for place, query in enumerate(queries) if folders[query.setting] is None]
     predicted = [place for place, query in enumerate(queries) if folders[query.setting] is not None]
+    for place in simulated:  # before anything that takes long
+        check_setting(queries[place].setting, queries[place].known_topology)
     how: dict[str, Any] = {"fresh": fresh, "say": say}
     steps = request.steps_of([queries[place] for place in simulated], **how)
     graphs = dict(zip(predicted, request.graphs_of([queries[place] for place in predicted], **how), strict=True))
-    answers = (simulated_answer(queries[place], step, role) for place, step in zip(simulated, steps, strict=True))
+    known: dict[int, OpGraph | TrainingStep] = {**dict(zip(simulated, steps, strict=True)), **graphs}
+    queries = [query.with_batch_of(known[place]) for place, query in enumerate(queries)]
+    answers = (simulated_answer(queries[place], step, role, say) for place, step in zip(simulated, steps, strict=True))
     found = dict(zip(simulated, answers, strict=True))
     for one, folder in folders.items():
         if folder is not None:
             places = [place for place in predicted if queries[place].setting == one]
             inspector = _load(folder, one, Path(datasets))
             own = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
-            found |= dict(zip(places, own, strict=True))
+            found |= dict(zip(places, with_traffic(own, say), strict=True))
     ordered = [found[place] for place in range(len(queries))]
     if measured is not None:
         rows = [measured_values(answer.query, role, answer.columns, Path(measured)) for answer in ordered]

@@ -15,10 +15,12 @@ from driple.contracts.formats.device import CPU
 from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_VERSION
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
+from driple.inspector.predict.graph_notes import graph_notes
 
 if TYPE_CHECKING:
     from driple.inspector.predict.novelty import Novelty
     from driple.inspector.predict.request import PredictionQuery
+    from driple.inspector.predict.step_traffic import StepTraffic
 
 DISAGREED = 1.5
 """Longest to shortest burst + idle of the resources from which the predictions of a workload contradict each other."""
@@ -57,6 +59,12 @@ class SimulationInfo:
     """Measurements behind that fit."""
     fitted_to: str | None
     """The source of that fit."""
+    machine: str | None = None
+    """File of the machine of the setting's measured rows; None: the machine of the device file."""
+    speed: float = 1.0
+    """Of the machine, beside the one that the device file was fitted to."""
+    backend: str | None = None
+    """What carries the gradients of an all-reduce; None without one."""
     provenance: str = SIMULATED
     finished: bool = True
 
@@ -66,7 +74,10 @@ class SimulationInfo:
         if self.kind != CPU:
             return None
         source = "" if self.fitted_to is None else f" ({self.fitted_to})"
-        return f"figures of the machine that this file was fitted to{source}; for another one, run driple-calibrate"
+        whose = f"the machine that {self.device_file} was fitted to"
+        if self.machine is not None:
+            whose = f"the machine of the setting's measured rows, {self.speed:g} times as fast ({self.machine})"
+        return f"figures of {whose}{source}; for another one, such as this, run driple-calibrate"
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,8 @@ class Prediction:
     simulation: SimulationInfo | None = None
     """None where an inspector answered."""
     simulated_step_s: float | None = None
+    coarse_s: float | None = None
+    """The period of GPU samples, if a step is too short for it; None where durations of the GPU are those of steps."""
     novelty: Novelty | None
     """Distance from the training workloads; None where these are not known, or there are none."""
     ops: int
@@ -115,6 +128,8 @@ class Prediction:
     """Whether the graph has the bytes that cross between tasks in a step."""
     limited: tuple[str, ...] = ()
     """Columns at the upper limit of predictions, a multiple of the greatest training value: the truth may be more."""
+    traffic: StepTraffic | None = None
+    """Who sends how much to whom in a step; None where the graph does not tell."""
     measured: Mapping[str, float] = field(default_factory=dict)
     """Measured means by column, with `step_s`; empty if none were asked for."""
     measured_note: str = ""
@@ -150,6 +165,16 @@ class Prediction:
     def workload(self) -> dict[str, Any]:
         """Everything known of the workload."""
         return {name: value for name, value in self.query.workload.items() if value is not None}
+
+    @property
+    def framework(self) -> str:
+        """What the graph was built with: `tensorflow`, `torch` or `onnx`."""
+        return self.query.maker
+
+    @property
+    def graph_notes(self) -> tuple[str, ...]:
+        """What one must know of a graph that TensorFlow did not build."""
+        return tuple(graph_notes(self.query, simulated=self.simulation is not None))
 
     @property
     def metrics(self) -> dict[str, float | None]:
@@ -282,8 +307,12 @@ def _row(one: Prediction) -> dict[str, Any]:
         **{name: one.query.workload.get(name) for name in names},
         "step_time_s": one.step_time_s,
         "examples_per_s": one.examples_per_s,
+        "traffic_bytes": None if one.traffic is None else one.traffic.bytes,
+        "traffic_flows": None if one.traffic is None else one.traffic.flows,
         "novelty": None if one.novelty is None else one.novelty.verdict,
         "novelty_distance": None if one.novelty is None else _finite(one.novelty.distance),
+        "framework": one.framework,
+        "framework_seen": None if one.novelty is None else one.novelty.framework_seen,
         **one.metrics,
         **{f"{name}_spread": value for name, value in _by_column(one.columns, one.spread or ()).items()},
         **{f"{name}_measured": value for name, value in one.measured.items()},
@@ -309,9 +338,14 @@ def _plain(one: Prediction) -> dict[str, Any]:
         "step_time_from": None if step is None else SIMULATED if step.resource is None else step.resource.key,
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
+        "traffic": None if one.traffic is None else one.traffic.to_json(),
         "at_limit": list(one.limited),
+        "gpu_sampled_every_s": one.coarse_s,
         **({"measured": dict(one.measured), "measured_note": one.measured_note} if one.measured else {}),
-        "graph": {"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
+        "graph": {
+            **{"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
+            **{"framework": one.framework, "notes": list(one.graph_notes)},
+        },
         "inspector": None if one.inspector is None else _inspector(one.inspector),
         "simulation": None if one.simulation is None else _simulation(one.simulation),
         "nearness": None if one.novelty is None else _novelty(one.novelty),
@@ -326,13 +360,15 @@ def _inspector(info: InspectorInfo) -> dict[str, Any]:
 
 
 def _simulation(info: SimulationInfo) -> dict[str, Any]:
-    names = ("device", "kind", "device_file", "sha256", "error_pct", "points", "fitted_to", "caution")
+    of_fit = ("error_pct", "points", "fitted_to", "machine", "speed", "backend", "caution")
+    names = ("device", "kind", "device_file", "sha256", *of_fit)
     return {name: getattr(info, name) for name in names}
 
 
 def _novelty(novelty: Novelty) -> dict[str, Any]:
     nearest = [{"workload": label, "distance": _finite(distance)} for label, distance in novelty.nearest]
-    return {**to_plain(novelty), "distance": _finite(novelty.distance), "nearest": nearest}
+    about = {"framework_seen": novelty.framework_seen, "framework_note": novelty.framework_line}
+    return {**to_plain(novelty), **about, "distance": _finite(novelty.distance), "nearest": nearest}
 
 
 def _by_column(columns: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:

@@ -18,7 +18,7 @@ from driple.contracts.metrics import (
     Target,
     burst_target,
 )
-from driple.contracts.strategy import WORKER
+from driple.contracts.strategy import NCCL, WORKER
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
@@ -64,6 +64,8 @@ def one(answer: Prediction) -> list[str]:
         if answer.examples_per_s is not None:
             line += f"; {figures(answer.examples_per_s)} examples/s of the job"
         lines.append(line)
+    if answer.traffic is not None:
+        lines += answer.traffic.lines()
     return [*lines, *rests_on(answer), *measured_lines(answer)]
 
 
@@ -91,8 +93,8 @@ def rests_on(answer: Prediction) -> list[str]:
     if answer.simulation is None:
         labels, found = ["inspector", "this graph"], [basis_line(answer.basis), *near_lines(answer.novelty)]
     else:
-        caution = answer.simulation.caution
-        labels, found = ["simulator"], [basis_line(answer.simulation), *([caution] if caution else []), NO_ROWS]
+        labels, found = ["simulator"], [basis_line(answer.simulation), *carried_by(answer.simulation), NO_ROWS]
+    found += answer.graph_notes
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")
     if answer.unsized > GUESSED * answer.ops:
@@ -106,6 +108,14 @@ def rests_on(answer: Prediction) -> list[str]:
     return [f"{label:<13} {line}" for label, line in zip(labels, found, strict=True)]
 
 
+def carried_by(about: SimulationInfo) -> list[str]:
+    """What carries the gradients of an all-reduce."""
+    if about.backend is None:
+        return []
+    way = "from GPU to GPU; on one machine no network interface sees it" if about.backend == NCCL else "between hosts"
+    return [f"gradients by {about.backend}, {way} (--backend chooses another)"]
+
+
 def warnings(every: Sequence[InspectorInfo | SimulationInfo]) -> list[str]:
     """Lines about simulations, and simulated or unfinished inspectors."""
     lines = []
@@ -117,7 +127,9 @@ def warnings(every: Sequence[InspectorInfo | SimulationInfo]) -> list[str]:
             lines.append(f"SIMULATED: {', '.join(folders)} learned from {provenance} rows{only}")
         files = [about.device_file for about in same if isinstance(about, SimulationInfo)]
         if files:
-            lines.append(f"SIMULATED: computed by simulation from {', '.join(files)}; not measured")
+            lines.append(f"SIMULATED: computed by simulation from {', '.join(dict.fromkeys(files))}; not measured")
+    cautions = (about.caution for about in every if isinstance(about, SimulationInfo))
+    lines += [f"MACHINE: {caution}" for caution in dict.fromkeys(cautions) if caution is not None]
     for about in dict.fromkeys(every):
         if isinstance(about, InspectorInfo) and not about.finished:
             lines.append(f"UNFINISHED: the training of {about.folder} was interrupted; driple-train --resume goes on")
@@ -144,10 +156,12 @@ def near_lines(near: Novelty | None) -> list[str]:
         return ["nearness not known: no training rows beside the inspector, and its dataset is not here"]
     nearest = ", ".join(f"{label} ({distance:.2f})" for label, distance in near.nearest)
     by_distance = FAR if near.distance > near.edge_below else EDGE if near.distance > near.like_below else LIKE
-    why = "" if near.verdict in (LIKE, by_distance) else "by single facts, "
+    why = "by single facts, " if near.framework_seen else "by its framework, "
+    why = "" if near.verdict in (LIKE, by_distance) else why
     lines = [
         f"{VERDICTS[near.verdict]}: {why}{near.distance:.2f} away (like up to {near.like_below:.2f}, edge up to "
         f"{near.edge_below:.2f})",
+        *([near.framework_line] if near.framework_line else []),
         f"nearest are {nearest}",
     ]
     if near.outside and near.verdict != LIKE:
@@ -171,6 +185,9 @@ def _table(answer: Prediction) -> list[str]:
     lines = [*aligned(rows, gap=3), *(["", *aligned(others, gap=3)] if others else [])]
     if answer.on_cpu and answer.value(burst_target(GPU, AMOUNT)) > ONE_CORE_PCT:
         lines.append("of CPU utilisation, 100 % is one core")
+    if answer.coarse_s is not None:
+        period = quantity(answer.coarse_s, "s")
+        lines.append(f"the GPU is sampled every {period}: its bursts and idle times say nothing about such short steps")
     if unknown:
         # A simulated GPU has readings of every resource: what is null there shows no burst.
         read = answer.simulation is not None and answer.role == WORKER and not answer.on_cpu

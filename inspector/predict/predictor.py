@@ -18,6 +18,7 @@ from driple.inspector.model.training_rows import TrainingRows, load_rows
 from driple.inspector.predict import request
 from driple.inspector.predict.novelty import TrainingRegion
 from driple.inspector.predict.prediction import InspectorInfo, Prediction, Predictions
+from driple.inspector.predict.step_traffic import with_traffic
 from driple.inspector.training.threads import torch_threads
 from driple.pipeline.graph.public import OpGraph
 
@@ -86,7 +87,9 @@ class Inspector:
         """
         how = {name: options.pop(name) for name in ("fresh", "say") if name in options}
         queries = request.queries(request.request_of(model, setting=self.setting, **options))
-        return Predictions(tuple(self.answer(queries, request.graphs_of(queries, **how))))
+        graphs = request.graphs_of(queries, **how)
+        answers = self.answer([one.with_batch_of(graph) for one, graph in zip(queries, graphs, strict=True)], graphs)
+        return Predictions(tuple(with_traffic(answers, how.get("say"))))
 
     def answer(self, queries: Sequence[request.PredictionQuery], graphs: Sequence[OpGraph]) -> list[Prediction]:
         """The predictions for queries of this setting and their graphs, in this order."""
@@ -102,7 +105,7 @@ class Inspector:
                 values=tuple(values[place].tolist()),
                 spread=None if spread is None else tuple(spread[place].tolist()),
                 inspector=self.info,
-                novelty=None if self.region is None else self.region.novelty_of(example),
+                novelty=None if self.region is None else self.region.novelty_of(example, query.maker),
                 ops=len(graph.ops),
                 unsized=graph.unsized,
                 traffic_known=not math.isnan(graph.bytes_received),

@@ -7,7 +7,7 @@ import itertools
 import json
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,28 +15,45 @@ import numpy as np
 
 from driple.contracts.errors import BadInput, UnknownName, shown
 from driple.contracts.formats.dataset import NETWORK_COLUMNS
+from driple.contracts.formats.graph import FRAMEWORK as FRAMEWORK_COLUMN
+from driple.contracts.graph_makers import GRAPH_MAKERS, ONNX, TENSORFLOW, TORCH
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import STRATEGIES, default_strategy
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
-from driple.inspector.predict.graph_cache import GraphRequest, cache_folder, cached_graphs, cached_steps
+from driple.inspector.predict.graph_cache import (
+    GraphRequest,
+    GraphSource,
+    ImportRequest,
+    cache_folder,
+    cached_graphs,
+    cached_steps,
+)
 from driple.pipeline.graph.public import OpGraph, TrainingStep, read_graph, read_step
 
+DEFAULT_BATCH = 32
+ONNX_SUFFIX = ".onnx"
+BLOCK = 2**20
+"""Bytes that are read at a time: an ONNX file has all weights."""
 _NO_LIMITS = {name: value for name, value in NETWORK_COLUMNS.items() if value is not None}
 """The link of the setting without limits of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
-    """The arguments of a prediction, None where not given. Exactly one of `model`, `graph` and `code` is given."""
+    """The arguments of a prediction, None where not given. Exactly one of the first four names of models is given."""
 
     settings: tuple[Setting, ...]
     model: str | None = None
     """A model of the zoo."""
     graph: Path | None = None
-    """A GraphDef, or a graph file of driple."""
+    """A GraphDef, an ONNX file, or a graph file of driple."""
     code: str | None = None
-    """`file.py:function`."""
+    """`file.py:function`, which builds layers of tf_keras."""
+    torch: str | None = None
+    """`file.py:function`, which returns a torch module and its example inputs."""
+    framework: str | None = None
+    """That trains a model of the zoo."""
     batch_sizes: tuple[int, ...] = ()
     updates: tuple[str, ...] = ()
     dataset: str | None = None
@@ -44,6 +61,9 @@ class PredictionRequest:
     width: float | None = None
     optimiser: str | None = None
     sharding: str | None = None
+    topology: str | None = None
+    backend: str | None = None
+    """Both of an all-reduce."""
     graph_device: str | None = None
     """The device in a graph file whose ops are used."""
 
@@ -54,6 +74,8 @@ class GraphFile(NamedTuple):
     path: Path
     device: str | None
     batch_size: int | None
+    maker: str = TENSORFLOW
+    """What built it, in GRAPH_MAKERS."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +85,47 @@ class PredictionQuery:
     setting: Setting
     workload: Mapping[str, Any]
     """Keys of examples.WORKLOAD."""
-    source: GraphFile | GraphRequest
+    source: GraphFile | GraphRequest | ImportRequest
+    topology: str | None = None
+    backend: str | None = None
+    """Both of an all-reduce, if not those of the workload."""
+
+    @property
+    def known(self) -> Workload:
+        """The workload. Of a graph file only some facts are known; a simulation needs no others."""
+        if isinstance(self.source, GraphRequest):
+            return self.source.workload
+        names = {one.name for one in fields(Workload)}
+        told = {name: value for name, value in self.workload.items() if name in names and value is not None}
+        strategy = STRATEGIES[told.get("strategy", self.strategy)]
+        if told.get("framework") not in strategy.frameworks:  # such as PyTorch and servers
+            told["framework"] = strategy.default_framework
+            told.pop("backend", None)
+        told.setdefault("backend", strategy.frameworks[told["framework"]][0])
+        return Workload(**{"model": self.source.path.stem, "dataset": "", "batch_size": 1, **told})
+
+    @property
+    def known_topology(self) -> str:
+        """Of an all-reduce."""
+        return self.topology or self.known.topology
+
+    @property
+    def maker(self) -> str:
+        """What built the graph, in GRAPH_MAKERS."""
+        return self.source.maker
+
+    def with_batch_of(self, graph: OpGraph | TrainingStep) -> PredictionQuery:
+        """The query with the batch size of its graph, where it was not known before."""
+        if graph.batch_size is None or self.workload.get("batch_size") is not None:
+            return self
+        return replace(self, workload={**self.workload, "batch_size": graph.batch_size})
+
+    @property
+    def strategy(self) -> str:
+        """That of the workload, unless the setting has no servers for it, or has some."""
+        strategy = STRATEGIES.get(self.workload.get("strategy", ""))
+        fits = strategy is not None and strategy.has_servers == bool(self.setting.servers)
+        return strategy.name if strategy is not None and fits else default_strategy(self.setting.servers)
 
 
 def request_of(
@@ -132,12 +194,19 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
     Raises:
         BadInput: an unknown name, an invalid size, or options that contradict a graph file.
     """
-    if len([one for one in (asked.model, asked.graph, asked.code) if one is not None]) != 1:
-        raise BadInput("name one model: of the zoo, or a graph file (--graph), or your own code (--code file.py:build)")
+    if len([one for one in (asked.model, asked.graph, asked.code, asked.torch) if one is not None]) != 1:
+        raise BadInput(
+            "name one model: of the zoo, or a graph file (--graph), or your own code (--code or --torch file.py:build)"
+        )
+    if asked.framework is not None and asked.framework not in FRAMEWORKS:
+        raise UnknownName("framework", asked.framework, tuple(FRAMEWORKS))
+    if asked.framework is not None and asked.model is None:
+        raise BadInput("--framework goes with the name of a model of the zoo; leave it out")
     for size in asked.batch_sizes:
         if size < 1:
             raise BadInput(f"batch size: expected 1 or more, got {size}")
-    for name, known in (("dataset", tuple(DATASETS)), ("optimiser", OPTIMISERS)):
+    lists = {"dataset": tuple(DATASETS), "optimiser": OPTIMISERS, "topology": TOPOLOGIES, "backend": tuple(BACKENDS)}
+    for name, known in lists.items():
         value = getattr(asked, name)
         if value is not None and value not in known:
             raise UnknownName(name, value, known)
@@ -146,11 +215,31 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
     width: Any = asked.width
     if width is not None and not (isinstance(width, int | float) and 0 < width < float("inf")):
         raise BadInput(f"width: expected a number above 0, got {shown(asked.width)}")
-    return _of_file(asked, asked.graph) if asked.graph is not None else _of_model(asked)
+    if asked.torch is not None:
+        found = _of_torch(asked, asked.torch)
+    elif asked.graph is not None:
+        found = _of_onnx(asked, asked.graph) if asked.graph.suffix == ONNX_SUFFIX else _of_file(asked, asked.graph)
+    else:
+        found = _of_model(asked)
+    return [_with_path(one, asked.topology, asked.backend) for one in found]
+
+
+def _with_path(query: PredictionQuery, topology: str | None, backend: str | None) -> PredictionQuery:
+    strategy = STRATEGIES[query.strategy]
+    for name, value in (("topology", topology), ("backend", backend)):
+        if value is not None and not strategy.has_topology:
+            raise BadInput(
+                f"{query.setting}: {name} does not apply to strategy {strategy.name}; an all-reduce has a setting"
+                " without servers (p0)"
+            )
+    known = TOPOLOGIES if backend is None else BACKENDS[backend].topologies
+    if topology is not None and topology not in known:
+        raise BadInput(f"topology {topology} is not possible with {backend} (it has {', '.join(known)})")
+    return replace(query, topology=topology, backend=backend)
 
 
 def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
-    code, sha256 = (None, None) if asked.code is None else _own_code(asked.code)
+    code, _, sha256 = (None, None, None) if asked.code is None else _own_code("--code", asked.code)
     model = None if code is not None else find_model(asked.model or "")
     name = asked.code if model is None else model.name
     dataset = asked.dataset or (model.datasets[0] if model is not None else None)
@@ -158,10 +247,18 @@ def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
         raise BadInput(f"{shown(name)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})")
     if model is not None and dataset not in model.datasets:
         raise BadInput(f"{model.name} is trained on {', '.join(model.datasets)}, not on {dataset}")
+    if asked.framework is not None and model is not None and asked.framework not in model.frameworks:
+        raise BadInput(f"{model.name}: framework {asked.framework} does not have it (it is in {model.frameworks[0]})")
     reads = DATASETS[dataset]
     size = asked.size or ordinary_size(model, reads)
     found = []
-    for setting, batch_size, update in _combinations(asked, default_batch=32, default_update=UPDATES[0]):
+    for setting, batch_size, update in _combinations(asked, default_batch=DEFAULT_BATCH, default_update=UPDATES[0]):
+        strategy = STRATEGIES[default_strategy(setting.servers)]
+        framework = asked.framework or strategy.default_framework
+        if framework not in strategy.frameworks:
+            raise BadInput(
+                f"{setting}: {FRAMEWORKS[framework].title} has no parameter servers; name a setting without (p0)"
+            )
         workload = Workload(
             model=str(name),
             dataset=dataset,
@@ -171,36 +268,101 @@ def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
             image_size=size if reads.kind == IMAGE else None,
             sequence_length=size if reads.kind == SEQUENCE else None,
             width=1.0 if asked.width is None else asked.width,
-            strategy=default_strategy(setting.servers),
+            strategy=strategy.name,
             sharding=asked.sharding or "balanced",
             code_sha256=sha256,
+            framework=framework,
+            backend=strategy.frameworks[framework][0],
         )
         source = GraphRequest(workload, setting, code)
         found.append(PredictionQuery(setting=setting, workload=_facts(workload), source=source))
     return found
 
 
-def _own_code(text: str) -> tuple[Path, str]:
+def _own_code(option: str, text: str) -> tuple[Path, str, str]:
+    """The file of `file.py:function`, the function, and the hash of the file."""
     path, _, function = text.rpartition(":")
     if not path or not function.isidentifier():
-        raise BadInput(f"--code {shown(text)}: expected file.py:function")
+        raise BadInput(f"{option} {shown(text)}: expected file.py:function")
+    return Path(path), function, _sha256(option, Path(path))
+
+
+def _sha256(option: str, path: Path) -> str:
+    digest = hashlib.sha256()
     try:
-        return Path(path), hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        with path.open("rb") as stream:
+            while block := stream.read(BLOCK):
+                digest.update(block)
+        return digest.hexdigest()
     except OSError as error:
-        raise BadInput(f"--code {path}: {error.strerror}") from None
+        raise BadInput(f"{option} {path}: {error.strerror}") from None
+
+
+def _of_torch(asked: PredictionRequest, text: str) -> list[PredictionQuery]:
+    path, function, sha256 = _own_code("--torch", text)
+    facts = {"model": f"{path.name}:{function}", "framework": TORCH, "code_sha256": sha256}
+    return _imported(asked, TORCH, path, function, sha256, facts, DEFAULT_BATCH)
+
+
+def _of_onnx(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
+    if asked.graph_device is not None:
+        raise BadInput(f"--graph-device {asked.graph_device}: an ONNX file names no devices; leave it out")
+    return _imported(asked, ONNX, path, None, _sha256("--graph", path), {"model": path.name}, None)
+
+
+def _imported(
+    asked: PredictionRequest,
+    maker: str,
+    path: Path,
+    function: str | None,
+    sha256: str,
+    facts: Mapping[str, Any],
+    default_batch: int | None,
+) -> list[PredictionQuery]:
+    if asked.dataset is None and asked.width is not None and maker == ONNX:
+        raise BadInput("--width does not apply to an ONNX file; leave it out")
+    said = {**facts, **_said(asked)}
+    names = {"dataset": asked.dataset, "size": asked.size, "width": asked.width}
+    names |= {"optimiser": asked.optimiser, "sharding": asked.sharding}
+    options = tuple((name, value) for name, value in names.items() if value is not None)
+    found = []
+    for setting, batch_size, update in _combinations(asked, default_batch, UPDATES[0]):
+        own = {"batch_size": batch_size, "update": update, "strategy": default_strategy(setting.servers), **said}
+        workload = {"optimiser": Workload.optimiser, **{name: one for name, one in own.items() if one is not None}}
+        source = ImportRequest(
+            maker=maker,
+            setting=setting,
+            path=path,
+            function=function,
+            sha256=sha256,
+            batch_size=batch_size,
+            options=options,
+        )
+        found.append(PredictionQuery(setting=setting, workload={**_NO_LIMITS, **workload}, source=source))
+    return found
+
+
+def _said(asked: PredictionRequest) -> dict[str, Any]:
+    """What the options say of a model whose file does not name its workload."""
+    kind = DATASETS[asked.dataset].kind if asked.dataset else None
+    if asked.size is not None and kind not in (IMAGE, SEQUENCE):
+        raise BadInput("--size with --graph or --torch: say with --dataset whether it is of images or of sequences")
+    size = asked.size or (ordinary_size(None, DATASETS[asked.dataset]) if asked.dataset else None)
+    return {
+        **{"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width, "sharding": asked.sharding},
+        "image_size": size if kind == IMAGE else None,
+        "sequence_length": size if kind == SEQUENCE else None,
+    }
 
 
 def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
-    saved = _saved_workload(path)
-    said = {"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width, "sharding": asked.sharding}
-    kind = DATASETS[asked.dataset].kind if asked.dataset else None
+    saved, maker = _saved(path)
     if saved is None:
-        if asked.size is not None and kind not in (IMAGE, SEQUENCE):
-            raise BadInput("--size with --graph: say with --dataset whether it is of images or of sequences")
-        size = asked.size or (ordinary_size(None, DATASETS[asked.dataset]) if asked.dataset else None)
-        said["image_size"] = size if kind == IMAGE else None
-        said["sequence_length"] = size if kind == SEQUENCE else None
-    elif asked.size is not None:
+        said = _said(asked)
+    else:
+        said = {"dataset": asked.dataset, "optimiser": asked.optimiser, "width": asked.width}
+        said |= {"sharding": asked.sharding}
+    if saved is not None and asked.size is not None:
         said["image_size" if saved.get("image_size") else "sequence_length"] = asked.size
     found = []
     for setting, batch_size, update in _combinations(asked, None, None):
@@ -209,13 +371,13 @@ def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
             own = _agreed(path, saved, own)
         workload: dict[str, Any] = {
             "strategy": default_strategy(setting.servers),
-            "framework": "tensorflow",
+            "framework": maker if maker in FRAMEWORKS else None,
             **{name: value for name, value in own.items() if value is not None},
         }
         # Without a name it is unknown whether the model reads images.
         if saved is None and (asked.dataset or asked.size):
             workload["model"] = path.stem
-        source = GraphFile(path=path, device=asked.graph_device, batch_size=batch_size)
+        source = GraphFile(path=path, device=asked.graph_device, batch_size=batch_size, maker=maker)
         found.append(PredictionQuery(setting=setting, workload={**_NO_LIMITS, **workload}, source=source))
     return found
 
@@ -255,26 +417,31 @@ def _facts(workload: Workload) -> dict[str, Any]:
     }
 
 
-def _saved_workload(path: Path) -> dict[str, Any] | None:
-    """The workload in a graph file of driple; None for a GraphDef, or without one."""
+def _saved(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """The workload in a graph file of driple, None for a GraphDef or without one; and what built the graph."""
+    nothing = None, TENSORFLOW
     try:
         with path.open("rb") as stream:
             if stream.read(4) != b"PAR1":
-                return None
+                return nothing
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            text = pq.ParquetFile(path).read(columns=["workload"]).column("workload")[0].as_py()
-            value = None if text is None else json.loads(text)
-        except (pa.ArrowException, KeyError, IndexError, ValueError, TypeError):
-            return None  # not a graph: `read_graph` reports it
+            file = pq.ParquetFile(path)
+            columns = [name for name in ("workload", FRAMEWORK_COLUMN) if name in file.schema_arrow.names]
+            (row,) = file.read(columns=columns).to_pylist()
+            value = None if row["workload"] is None else json.loads(row["workload"])
+        except (pa.ArrowException, KeyError, ValueError, TypeError):
+            return nothing  # not a graph: `read_graph` reports it
     except OSError:
-        return None
+        return nothing
+    maker = row.get(FRAMEWORK_COLUMN)
+    maker = maker if maker in GRAPH_MAKERS else TENSORFLOW  # earlier files do not say
     if not isinstance(value, dict):
-        return None
+        return None, maker
     known = MODELS.get(str(value.get("model")))
-    return {**value, "family": None if known is None else known.family}
+    return {**value, "family": None if known is None else known.family}, maker
 
 
 def _agreed(path: Path, saved: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,7 +471,7 @@ def graphs_of(
         RunFailed: building failed.
     """
     files = _read_files(asked)
-    wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
+    wanted = [one.source for one in asked if isinstance(one.source, GraphSource)]
     made = cached_graphs(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
     return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
 
@@ -315,7 +482,7 @@ def steps_of(
     """The training step of each query, for a simulation; arguments and errors as `graphs_of`."""
     _read_files(asked)  # raises for fixed shapes and several batch sizes
     files = {one.source: _step_of(one, one.source) for one in asked if isinstance(one.source, GraphFile)}
-    wanted = [one.source for one in asked if isinstance(one.source, GraphRequest)]
+    wanted = [one.source for one in asked if isinstance(one.source, GraphSource)]
     made = cached_steps(wanted, cache_folder(), say or (lambda _: None), fresh=fresh)
     return [files[one.source] if isinstance(one.source, GraphFile) else made[one.source] for one in asked]
 

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.run_spec import Workload
+from driple.contracts.strategy import WORKER
 from driple.inspector.predict.prediction import Prediction, SimulationInfo
 from driple.inspector.predict.request import GraphFile, PredictionQuery
+from driple.inspector.predict.step_traffic import traffic_of
 from driple.pipeline.graph.public import TrainingStep
-from driple.simulator.simulation import DeviceFit, simulate_workload
+from driple.simulator.simulation import DeviceFit, simulate_workload, usual_backend
 
 STEP = "step_s"
+EVERY_S = 5.0
+"""From one line of a simulation that takes long to the next."""
+
+Say = Callable[[str], None]
 
 
-def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str) -> Prediction:
-    """The means over the tasks of a role.
+def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str, say: Say | None = None) -> Prediction:
+    """The means over the tasks of a role. `say` gets a line now and then if it takes long.
 
     Raises:
         BadInput: the graph cannot be simulated on this setting, or a parameter file is wrong.
     """
-    workload = _workload(query)
+    workload = query.known
     try:
-        found = simulate_workload(workload, query.setting, step=step)
+        progress = None if say is None else _Progress(f"{query.setting} {workload.label}", say)
+        backend = query.backend or usual_backend(query.setting, query.known_topology, query.known.framework)
+        how: dict[str, Any] = {"topology": query.topology, "backend": backend, "progress": progress}
+        found = simulate_workload(workload, query.setting, step=step, **how)
     except BadInput as error:
         where = f"{query.source.path}: " if isinstance(query.source, GraphFile) else ""
         raise BadInput(f"{where}{error}") from None
@@ -35,6 +45,7 @@ def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str) -> P
         raise BadInput(f"{query.setting} has no task of role {role}")
     every = [found.metrics(task) for task in tasks]
     means = {name: _mean([one.get(name) for one in every]) for name in (*COLUMNS, STEP)}
+    reduces = not query.setting.servers and query.setting.workers > 1
     # What the file of a graph does not say, the simulation assumes: the answer names it.
     assumed = {name: getattr(workload, name) for name in ("update", "optimiser", "strategy")}
     return Prediction(
@@ -43,12 +54,27 @@ def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str) -> P
         values=tuple(means[name] for name in COLUMNS),
         spread=None,
         inspector=None,
-        simulation=_info(found.device, role),
+        simulation=_info(found.device, role, backend if reduces else None),
+        coarse_s=found.coarse_s if role == WORKER else None,
         simulated_step_s=means[STEP],
         novelty=None,
         ops=len(step.ops),
         unsized=step.unsized,
+        traffic=traffic_of(query, step, found.job.step_traffic),
     )
+
+
+class _Progress:
+    def __init__(self, name: str, say: Say) -> None:
+        self._name = name
+        self._say = say
+        self._said = time.monotonic()
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if now - self._said >= EVERY_S:
+            self._said = now
+            self._say(f"{self._name}: {100 * share:.0f} % simulated")
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -56,16 +82,7 @@ def _mean(values: Sequence[float | None]) -> float:
     return fmean(known) if known else math.nan
 
 
-def _workload(query: PredictionQuery) -> Workload:
-    """The workload of a query. Of a graph file only some facts are known, and a simulation needs no others."""
-    if not isinstance(query.source, GraphFile):
-        return query.source.workload
-    names = {one.name for one in fields(Workload)}
-    known = {name: value for name, value in query.workload.items() if name in names and value is not None}
-    return Workload(**{"model": query.source.path.stem, "dataset": "", "batch_size": 1, **known})
-
-
-def _info(fit: DeviceFit, role: str) -> SimulationInfo:
+def _info(fit: DeviceFit, role: str, backend: str | None) -> SimulationInfo:
     return SimulationInfo(
         role=role,
         device=fit.title,
@@ -75,4 +92,7 @@ def _info(fit: DeviceFit, role: str) -> SimulationInfo:
         error_pct=fit.error_pct,
         points=fit.points,
         fitted_to=fit.source,
+        machine=fit.machine,
+        speed=fit.speed,
+        backend=backend,
     )

@@ -61,8 +61,6 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     found += _best(answers, axes) if len(mixed) == 1 else []
     for about in abouts:
         found.append(f"{basis_name(about)}  {basis_line(about)}")
-        if isinstance(about, SimulationInfo) and about.caution is not None:
-            found.append(f"{'':<10} {about.caution}")
     times = [(one.step_time, one.on_cpu) for one in answers]
     steps = dict.fromkeys(resource_name(time.resource, on_cpu) for time, on_cpu in times if time and time.resource)
     if steps:
@@ -74,6 +72,9 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     far = [one for one in answers if one.novelty is not None and one.novelty.verdict == FAR]
     if far:
         found.append(f"far        {len(far)} of {len(answers)} lie {VERDICTS[FAR]}; ask for one alone to see why")
+    found += [f"{'graph':<10} {note}" for note in dict.fromkeys(note for one in answers for note in one.graph_notes)]
+    unseen = dict.fromkeys(one.novelty.framework_line for one in answers if one.novelty is not None)
+    found += [f"{'framework':<10} {line}" for line in unseen if line is not None]
     if len(mixed) > 1:
         found.append(
             f"mixed      {' and '.join(sorted(mixed))} answers side by side: not ranked, the difference may be theirs"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import inspector_work as work
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
@@ -15,7 +17,8 @@ from driple.contracts.formats.dataset import SIDES
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data import dataset_rows, graph_lists
 from driple.inspector.data.dataset_rows import read_examples
-from driple.inspector.data.examples import WORKLOAD, PublishedGraph, unmeasured, usable
+from driple.inspector.data.examples import WORKLOAD, PublishedGraph, job_of, unmeasured, usable
+from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table, workload_features
 from driple.pipeline.graph.public import OpGraph
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"
@@ -59,6 +62,40 @@ def test_another_network_condition_is_another_example(tmp_path: Path) -> None:
     found = work.examples(tmp_path, dataset)
     assert sorted(str(item.workload["network_rate_mbit"]) for item in found.items) == ["100.0", "None"]
     assert found.items[0].graph is found.items[1].graph
+
+
+def test_another_runtime_is_another_example(tmp_path: Path) -> None:
+    dataset = work.zoo(families=("vgg",), batches=(8,), depths=(1,))
+    runtimes = {
+        "ring": {"framework": "torch", "backend": "gloo", "topology": "ring"},
+        "star": {"framework": "torch", "backend": "gloo", "topology": "star"},
+        "mpi": {"framework": "torch", "backend": "mpi", "topology": "ring"},
+    }
+    first = list(dataset.rows)
+    dataset.rows += [{**row, **runtime, "run_id": name} for name, runtime in runtimes.items() for row in first]
+    found = work.examples(tmp_path, dataset)
+    features = [dict(zip(WORKLOAD_FEATURES, workload_features(item), strict=True)) for item in found.items]
+    names = ("is_torch", "is_mpi", "is_star", "is_tree")
+    assert [tuple(int(one[name]) for name in names) for one in features] == [
+        *((0, 0, 0, 0), (1, 1, 0, 0), (1, 0, 0, 0), (1, 0, 1, 0))  # by run: the first one, mpi, ring, star
+    ]
+    keys = [job_of(item) for item in found.items]
+    assert len(set(keys)) == 4
+    # Keys that inspectors store stay those of workloads that had no choice.
+    plain = dataclasses.replace(found.items[0], workload={**found.items[0].workload, "backend": "grpc"})
+    assert job_of(plain) == keys[0]
+
+
+def test_files_from_before_there_was_a_choice_of_runtime(tmp_path: Path) -> None:
+    """Columns that are null in every row are left out, as in files of earlier releases."""
+    before = work.examples(tmp_path)
+    assert "backend" not in pq.read_schema(tmp_path / f"{work.SETTING}.parquet").names
+    work.write(work.zoo(), tmp_path, change=lambda row: row.update(backend="grpc"))
+    assert "backend" in pq.read_schema(tmp_path / f"{work.SETTING}.parquet").names
+    after = read_examples(tmp_path, work.SETTING)
+    assert [job_of(item) for item in after.items] == [job_of(item) for item in before.items]
+    tables = [workload_feature_table(each.items) for each in (before, after)]
+    np.testing.assert_array_equal(*tables)
 
 
 def test_the_graph_is_the_one_that_was_written(tmp_path: Path) -> None:

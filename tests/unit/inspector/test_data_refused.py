@@ -35,6 +35,9 @@ def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
     assert f"did you mean {work.SETTING}?" in text
     assert "driple-run" in text
     assert "driple-build-dataset traces/" in text
+    assert "driple-calibrate" not in text  # there is a device file of `cpu`
+    with pytest.raises(BadInput, match="no such dataset .*no device file of h100 .*driple-calibrate --name h100"):
+        read_examples(tmp_path, "h100-p1w2-10g")
     with pytest.raises(BadInput, match="no such dataset .* has none"):
         read_examples(tmp_path.parent, "cpu-p1w2-10g")
     with pytest.raises(BadInput, match="no such dataset"):

@@ -30,13 +30,17 @@ def of(**workload: Any) -> dict[str, float]:
 
 def test_every_fact_has_one_name() -> None:
     assert len(set(WORKLOAD_FEATURES)) == len(WORKLOAD_FEATURES)
-    made = {**module._of_workload(unmeasured(work.chain(1), {"model": "x"})), **module._of_ops(work.chain(1))}
+    made = {
+        **module._of_workload(unmeasured(work.chain(1), {"model": "x", "dataset": "y", "framework": "torch"})),
+        **module._of_ops(work.chain(1)),
+    }
     assert set(made) == set(WORKLOAD_FEATURES)
 
 
 def test_the_options_of_a_workload() -> None:
     found = of(
         model="vgg16",
+        dataset="imagenet",
         batch_size=32,
         image_size=224,
         width=0.5,

@@ -58,7 +58,7 @@ def tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, graph: Path) -> 
 
     # Not subprocess.run itself: libraries that are loaded meanwhile use it too.
     monkeypatch.setattr(graph_cache, "subprocess", SimpleNamespace(run=run, DEVNULL=subprocess.DEVNULL))
-    monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr(graph_cache, "_need_maker", lambda wanted: None)
     monkeypatch.setattr(graph_cache, "stored_graph", lambda workload, setting: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return calls

@@ -41,7 +41,7 @@ def maker(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> Maker:
     made = Maker(work.run_graph(checkout).read_bytes())
     # Not subprocess.run itself: libraries that are loaded meanwhile use it too.
     monkeypatch.setattr(graph_cache, "subprocess", SimpleNamespace(run=made, DEVNULL=subprocess.DEVNULL))
-    monkeypatch.setattr(graph_cache, "_need_tensorflow", lambda wanted: None)
+    monkeypatch.setattr(graph_cache, "_need_maker", lambda wanted: None)
     monkeypatch.setattr(graph_cache, "stored_graph", lambda workload, setting: None)
     return made
 

@@ -16,7 +16,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.inspector import ROWS_FILE
 from driple.inspector.data.examples import Example, Examples, unmeasured
 from driple.inspector.data.scaling import WorkloadScaler
-from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table
+from driple.inspector.data.workload_features import RUNTIME_FEATURES, WORKLOAD_FEATURES, workload_feature_table
 from driple.inspector.model.training_rows import Row, TrainingRows, load_rows, save_rows, workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, TrainingRegion
 
@@ -125,6 +125,36 @@ def test_what_never_varied_in_training_is_seen_too(neighbours: TrainingRegion, t
     assert one.deviations is None and str(one) == "async yes (training: no)"
 
 
+def test_an_unseen_framework_is_far_whatever_the_distance(examples: Examples, train: Examples) -> None:
+    rows = TrainingRows.of(examples, "architecture")
+    assert rows.frameworks == ("tensorflow",)
+    scale = WorkloadScaler.fit(workload_feature_table(train.items))
+    for frameworks, seen in ((("tensorflow",), False), (("tensorflow", "torch"), True)):
+        region = TrainingRegion(dataclasses.replace(rows, frameworks=frameworks), scale)
+        found = region.novelty_of(train.items[0], "torch")
+        assert found.distance == pytest.approx(0.0, abs=1e-4)
+        assert (found.verdict, found.framework_seen) == ((LIKE, True) if seen else (FAR, False))
+        assert (found.framework_line is None) == seen
+        assert region.novelty_of(train.items[0]).verdict == LIKE
+        other = region.novelty_of(train.items[0], "onnx").framework_line or ""
+        assert other.startswith("its graph is of ONNX, and no training graph is (all are of TensorFlow")
+
+
+def test_the_frameworks_of_rows_are_stored(examples: Examples, tmp_path: Path) -> None:
+    items = tuple(changed(item, framework="torch") if n % 2 else item for n, item in enumerate(examples.items))
+    rows = TrainingRows.of(dataclasses.replace(examples, items=items), "architecture")
+    assert rows.frameworks == ("tensorflow", "torch")
+    save_rows(tmp_path, rows)
+    training = {"dataset_sha256": examples.sha256, "split": "architecture", "role": "worker"}
+    assert load_rows(tmp_path, **training) == rows
+    # Earlier releases did not write it, and had graphs of TensorFlow only.
+    value = json.loads((tmp_path / ROWS_FILE).read_text())
+    del value["frameworks"]
+    (tmp_path / ROWS_FILE).write_text(json.dumps(value))
+    loaded = load_rows(tmp_path, **training)
+    assert loaded is not None and loaded.frameworks == ("tensorflow",)
+
+
 def test_rows_go_to_a_file_and_back(examples: Examples, tmp_path: Path) -> None:
     rows = TrainingRows.of(examples, "architecture")
     save_rows(tmp_path, rows)
@@ -159,7 +189,9 @@ def test_a_fact_of_another_release_is_not_looked_at() -> None:
     rows = TrainingRows("0", "random", "worker", ("of_tomorrow", "log_ops"), (Row("m b1", None, (7.0, 2.0)),))
     table = rows.table()
     assert table[0, WORKLOAD_FEATURES.index("log_ops")] == 2.0
-    assert np.isnan(np.delete(table, WORKLOAD_FEATURES.index("log_ops"))).all()
+    others = {name: table[0, place] for place, name in enumerate(WORKLOAD_FEATURES) if name != "log_ops"}
+    assert {name for name, value in others.items() if value == 0.0} == set(RUNTIME_FEATURES)
+    assert {name for name, value in others.items() if math.isnan(value)} == set(others) - set(RUNTIME_FEATURES)
 
 
 def test_labels_leave_out_what_is_unknown(tmp_path: Path) -> None:
@@ -167,6 +199,9 @@ def test_labels_leave_out_what_is_unknown(tmp_path: Path) -> None:
     assert workload_label({"model": "a/b.py:f", "batch_size": 4, "width": 0.5}) == "b.py:f b4 x0.5"
     ring = {"model": "ncf", "update": "sync", "strategy": "allreduce", "optimiser": "adam"}
     assert workload_label(ring) == "ncf adam allreduce"
+    star = {**ring, "framework": "torch", "topology": "star"}
+    assert workload_label(star) == "ncf adam allreduce torch star"
+    assert workload_label({**ring, "framework": "tensorflow", "topology": "ring"}) == "ncf adam allreduce"
     published = work.examples(tmp_path, work.published())
     rows = TrainingRows.of(published, "random").rows
     assert rows[0].label.startswith("published-") and rows[0].family is None

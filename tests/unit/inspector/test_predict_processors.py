@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,18 +49,45 @@ def test_more_than_one_core_is_explained() -> None:
         assert (ONE_CORE in prediction_text.one(found)) == explained
 
 
-@pytest.mark.parametrize("setting", ["cpu-p1w1-1g", OWN])
-def test_figures_of_a_cpu_are_those_of_the_machine_of_the_fit(setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("setting", "file", "rows"),
+    [
+        ("cpu-p2w2-1g", "the machine that simulator/devices/cpu.json was fitted to", "cpu-p1w2-1g"),
+        (OWN, "the machine that devices/x.json was fitted to", "cpu-p1w2-1g"),
+        ("cpu-p1w1-1g", "the machine of the setting's measured rows, 2.* times as fast", "cpu-p1w1-1g"),
+    ],
+)
+def test_figures_of_a_cpu_say_of_which_machine_they_are_at_the_top(
+    setting: str, file: str, rows: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--setting", setting, "--simulate"]
     text = printed(words, capsys)
-    assert "on its machine its fit is off by 7.3 %" in text
-    caution = "figures of the machine that this file was fitted to (fit of 116 workloads of cpu-p1w2-1g"
-    assert text.count(caution) == text.count("for another one, run driple-calibrate") == 1
-    assert printed([*words, "--batch-size", "16", "32"], capsys).count(caution) == 1
+    assert "on its machine its fit is off by " in text
+    caution = re.compile(
+        rf"figures of {file} .*fit of 116 workloads of {rows}.*for another one, .* run driple-calibrate"
+    )
+    for shown in (text, printed([*words, "--batch-size", "16", "32"], capsys)):
+        first, second, *others = shown.splitlines()
+        assert first.startswith("SIMULATED: ") and second.startswith("MACHINE: ") and caution.search(second)
+        assert not any("driple-calibrate" in line for line in others)
     (found,) = json.loads(printed([*words, "--json"], capsys))["predictions"]
     about = found["simulation"]
-    assert about["kind"] == "cpu" and about["caution"].startswith(caution)
-    assert about["fitted_to"].startswith("fit of 116 workloads of cpu-p1w2-1g")
+    assert about["kind"] == "cpu" and caution.fullmatch(about["caution"])
+    assert about["fitted_to"].startswith(f"fit of 116 workloads of {rows}")
+
+
+def test_the_machine_of_measured_rows_has_its_own_speed(checkout: Path, tmp_path: Path) -> None:
+    (measured,) = driple.predict("resnet20", setting="cpu-p1w1-1g", measured=checkout / "datasets")
+    (found,) = driple.predict("resnet20", setting="cpu-p1w1-1g", simulate=True)
+    assert found.simulation is not None and found.step_time_s is not None
+    assert found.simulation.machine == "simulator/machines/cpu-p1w1-1g.json" and found.simulation.speed > 2
+    # Without it, the answer was 3.5 times what was measured.
+    assert 0.6 < found.step_time_s / measured.measured["step_s"] < 1.6
+    (tmp_path / "devices/cpu.json").write_text((checkout / "simulator/devices/cpu.json").read_text())
+    (own,) = driple.predict("resnet20", setting="cpu-p1w1-1g", simulate=True)
+    assert own.simulation is not None and own.step_time_s is not None
+    assert (own.simulation.machine, own.simulation.speed) == (None, 1.0)  # the user's device is the user's machine
+    assert own.step_time_s > 2 * found.step_time_s
 
 
 def test_a_gpu_is_a_product_and_needs_no_caution(capsys: pytest.CaptureFixture[str]) -> None:

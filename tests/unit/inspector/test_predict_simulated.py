@@ -16,6 +16,7 @@ from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.inspector.cli_predict import main
+from driple.inspector.predict import simulated_answer
 from driple.pipeline.graph.public import read_step
 from driple.simulator.simulation import simulate_workload
 
@@ -158,7 +159,7 @@ def test_a_device_file_of_the_user_comes_first_and_is_checked(
     del value["parameters"]["peak_flops_per_s"]
     own.write_text(json.dumps({**value, "name": "h100"}))
     error = refused(["--setting", "h100-p1w2-pcie", "resnet20"], capsys)
-    assert "parameters.peak_flops_per_s is missing; driple-calibrate writes a complete file" in error
+    assert "parameters.peak_flops_per_s is missing; correct it, or run driple-calibrate to write a new file" in error
 
 
 def test_a_graph_file_is_simulated_with_its_own_shapes(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,3 +210,61 @@ def test_it_needs_neither_torch_nor_tensorflow_nor_igraph() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(FIRST)
+
+
+@pytest.mark.parametrize(
+    ("words", "pairs"),
+    [(["v100-p20w200-1g"], 4000), (["v100-p0w1024-1g", "--topology", "clique"], 523776)],
+    ids=["servers", "clique"],
+)
+def test_an_absurd_number_of_tasks_is_refused_in_one_line(
+    words: list[str], pairs: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(["resnet20", "--setting", "v100-p1w2-pcie" if len(words) == 1 else "v100-p0w2-1g", *words], capsys)
+    assert f"{pairs} pairs of tasks would exchange tensors, and a simulation takes at most" in error
+
+
+def test_a_simulation_that_takes_long_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_answer, "EVERY_S", 0.0)
+    said: list[str] = []
+    driple.predict("resnet20", setting=SETTING, say=said.append)
+    assert len(said) > 10 and said[0].startswith(f"{SETTING} resnet20-b32-s32-momentum-sync: 0 % simulated")
+    assert said[-1].endswith(": 99 % simulated")
+
+
+def test_gpus_of_a_machine_reduce_by_nccl_unless_another_backend_is_asked_for() -> None:
+    both = [driple.predict("resnet20", setting="v100-p0w2-pcie", backend=backend) for backend in (None, "grpc")]
+    (usual,), (grpc,) = both
+    assert usual.simulation is not None and grpc.simulation is not None
+    assert (usual.simulation.backend, grpc.simulation.backend) == ("nccl", "grpc")
+    assert usual.step_time_s is not None and grpc.step_time_s is not None and usual.step_time_s < grpc.step_time_s
+    assert "gradients by nccl, from GPU to GPU" in str(both[0])
+    (alone,) = driple.predict("resnet20", setting="v100-p0w1-pcie")
+    (cpu,) = driple.predict("resnet20", setting="cpu-p0w2-1g")
+    assert alone.simulation is not None and alone.simulation.backend is None
+    assert cpu.simulation is not None and cpu.simulation.backend == "grpc"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["v100-p1w2-pcie", "--backend", "nccl"], "backend does not apply to strategy ps"),
+        (["v100-p0w2-pcie", "--backend", "nccl", "--topology", "star"], "topology star is not possible with nccl"),
+        (["cpu-p0w2-1g", "--backend", "nccl"], "backend nccl needs GPUs"),
+    ],
+)
+def test_a_backend_that_does_not_fit_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert message in refused(["resnet20", "--setting", *words], capsys)
+
+
+def test_a_step_that_is_too_short_for_the_samples_of_a_gpu_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    told = "the GPU is sampled every 20.0 ms: its bursts and idle times say nothing about such short steps"
+    assert main(["resnet20", "--setting", "v100-p0w1-pcie"]) == 0
+    assert told in capsys.readouterr().out
+    for words in (["vgg16", "--setting", "v100-p0w1-pcie"], ["resnet20", "--setting", "cpu-p0w2-1g"]):
+        assert main(words) == 0
+        assert "is sampled every" not in capsys.readouterr().out
+    (short,) = driple.predict("resnet20", setting="v100-p0w1-pcie")
+    assert short.coarse_s == 0.02 and short.step_time_s is not None and short.step_time_s < 0.04

@@ -53,7 +53,8 @@ def main(folder: Path) -> None:
     assert "step time" in str(found) and "disk" in str(found) and "step_time_s" in str(result)
     # A transfer from the old one keeps its targets.
     source = folder / "old/inspectors" / setting
-    moved = train(setting, datasets=folder / "datasets", output=folder / "moved", transfer_from=source, epochs=2)
+    place = folder / "moved"
+    moved = train(setting, datasets=folder / "datasets", output=place, transfer_from=source, epochs=2, ensemble=1)
     assert moved.inspector.columns == old.columns
     assert training_work.SMALL.ensemble == 1
 

@@ -21,10 +21,8 @@ from driple.contracts.formats.calibration_result import (
 from driple.contracts.formats.device import SUFFIX, DeviceFile
 from driple.contracts.setting import Setting
 from driple.simulator.fit.host_costs import fit_host
-from driple.simulator.fit.microbenchmark import FittedDevice, fit_device, op_step
-from driple.simulator.host_model import host_model
-from driple.simulator.op_costs import op_costs
-from driple.simulator.parameter_files import HOST_SUFFIX
+from driple.simulator.fit.microbenchmark import FittedDevice, fit_device
+from driple.simulator.parameter_files import HOST_SUFFIX, check_file
 
 _FRAMEWORK_LOG = re.compile(r"[IWEF]\d{4} |WARNING")
 """A line that TensorFlow logs, also after an error."""
@@ -108,11 +106,8 @@ def measure(device: str, threads: int | None, quick: bool, say: Say) -> Calibrat
 
 
 def fit(result: CalibrationResult, name: str, output: Path) -> Calibration:
-    """Fits both files, and checks that the simulator takes them. Raises BadInput if the result is not complete."""
+    """Fits both files. Raises BadInput if the result is not complete."""
     device, host = fit_device(result, name), fit_host(result, host_name(name))
-    op_costs(op_step(result.ops), device.file)
-    if host is not None:
-        host_model(host)
     return Calibration(result, device, output, host, _beside(output, name))
 
 
@@ -127,8 +122,17 @@ def write(found: Calibration, results: Path | None = None) -> None:
 
 
 def write_files(path: Path, device: DeviceFile, host: DeviceFile | None) -> tuple[Path, Path]:
-    """Writes a device file, and the host file beside it. Raises BadInput if the folder cannot be written."""
+    """Writes a device file, and the host file beside it.
+
+    Raises:
+        BadInput: the folder cannot be written, or the simulator would refuse a file; then none is written.
+    """
     beside = path.with_name(f"{host_name(device.name)}{SUFFIX}")
+    for file in (device, *([] if host is None else [host])):
+        try:
+            check_file(file)
+        except BadInput as error:
+            raise BadInput(f"the fit of {file.name} failed: {error}") from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         device.write(path)

@@ -105,7 +105,8 @@ class Fluid:
     def run(self, finished: Callable[[], bool]) -> None:
         """Goes on until `finished` holds after an event. Raises RunFailed if nothing can go on before."""
         while not finished():
-            if self._dirty:
+            # Once for all that happens at this moment.
+            if self._dirty and not (self._events and self._events[0][0] <= self.now):
                 self._share()
             if not self._events:
                 raise RunFailed("the simulated job waits for something that never happens")
@@ -177,12 +178,14 @@ class Fluid:
     def _share(self) -> None:
         """Progressive filling over all running flows."""
         load = [0.0] * len(self._used)
+        wanted = [0.0] * len(self._used)
         members: dict[int, list[Flow]] = {}
         for flow in self._running:
             for resource, demand in flow.demand:
                 load[resource] += flow.weight * demand
+                wanted[resource] += demand
                 members.setdefault(resource, []).append(flow)
-        free = dict.fromkeys(members, 1.0)
+        free = {resource: 1.0 for resource in members if wanted[resource] > 1.0}  # no other can become full
         rates: dict[Flow, float] = {}
         growing = sorted(self._running, key=_weight)
         while free:

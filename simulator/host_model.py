@@ -31,7 +31,7 @@ class HostModel:
     start_phase: float
     """Asynchronous workers start apart by this share of a step; 0 for all at once, 1 for evenly spread."""
     cores: float = 0.0
-    """Processors that all tasks of the machine share; 0 if they are not a limit."""
+    """Processors that all tasks of the machine share; 0 if no task uses one."""
     cpu_worker_s_per_byte: float = 0.0
     """Processor time of a worker for a byte, in each direction."""
     cpu_server_s_per_byte: float = 0.0
@@ -49,6 +49,8 @@ class HostModel:
     """Processors that the ops of a worker use at a time, if they are free."""
     pcie_bytes_per_s: float = 0.0
     """Rate of a copy between host and GPU memory, in each direction, shared by the GPUs of a machine; 0: no limit."""
+    nccl_bytes_per_s: float = 0.0
+    """Rate at which NCCL sends from a GPU to another one of its machine, in each direction; 0: that of a copy."""
     latency_s: float = 0.0
     """Delay of a message of an all-reduce."""
     collective_s: float = 0.0
@@ -56,20 +58,25 @@ class HostModel:
 
     def at_speed(self, speed: float) -> HostModel:
         """The model of a machine whose processors are faster as a whole; waits and links are not."""
-        seconds = [one.name for one in fields(self) if one.name.startswith("cpu_")]
-        return replace(self, **{name: getattr(self, name) / speed for name in seconds}) if speed != 1.0 else self
+        return replace(self, **{name: value / speed for name, value in self._cpu.items()}) if speed != 1.0 else self
+
+    def uses_processors(self, computes: bool) -> bool:
+        """Whether tasks use the processors of their machine: to compute, or to move tensors."""
+        return computes or any(self._cpu.values())
+
+    @property
+    def _cpu(self) -> dict[str, float]:
+        """Costs in seconds of a processor."""
+        return {one.name: getattr(self, one.name) for one in fields(self) if one.name.startswith("cpu_")}
 
 
 def host_model(file: DeviceFile) -> HostModel:
-    """The model of a host file. Raises BadInput for a file of another kind, or a missing or unknown parameter."""
+    """The model of a host file. Raises BadInput for a file of another kind, or a missing parameter."""
     if file.kind != HOST:
         raise BadInput(f"kind: expected {HOST}, got {file.kind}")
-    names = [one.name for one in fields(HostModel)]
-    unknown = sorted(set(file.parameters) - set(names))
-    if unknown:
-        raise BadInput(f"parameters.{unknown[0]}: unknown; a host file has {', '.join(names)}")
     needed = {one.name for one in fields(HostModel) if one.default is MISSING}
-    return HostModel(**{name: file.value(name) for name in names if name in needed or name in file.parameters})
+    known = [one.name for one in fields(HostModel)]
+    return HostModel(**{name: file.value(name) for name in known if name in needed or name in file.parameters})
 
 
 UPDATE_TENSORS = {"sgd": 1, "momentum": 2, "rmsprop": 3, "adam": 4}

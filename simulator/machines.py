@@ -22,13 +22,16 @@ class Cluster:
     gpu: bool = True
     """Workers compute on GPUs, so what they send and receive crosses PCIe."""
 
-    def path(self, source: str, target: str) -> dict[str, float]:
-        """Seconds of each resource per byte from one task to another, without those of the tasks themselves."""
+    def path(self, source: str, target: str, *, direct: bool = False) -> dict[str, float]:
+        """Seconds of each resource per byte from one task to another, without those of the tasks themselves.
+
+        `direct` is from GPU to GPU, past the memory of their hosts.
+        """
         first, last = self.machine[source], self.machine[target]
         used: dict[str, float] = {}
         if first != last and self.link_bytes_per_s:
             used |= {f"out {first}": 1 / self.link_bytes_per_s, f"in {last}": 1 / self.link_bytes_per_s}
-        if self.gpu and self.host.pcie_bytes_per_s:
+        if self.gpu and self.host.pcie_bytes_per_s and not direct:
             for task, end, way in ((source, first, "up"), (target, last, "down")):
                 if task.startswith("worker"):
                     used[f"pcie {way} {end}"] = 1 / self.host.pcie_bytes_per_s

@@ -4,15 +4,19 @@ An op keeps the device busy for (k: its kind, F and B: the device's peak and ban
 
     busy = executions * (launch[k] + tiled_flops * flop_cost[k] / F + bytes * byte_cost[k] / B)
 
-The framework's thread hands ops to the device one by one, which costs `dispatch_s` each. The device works through them
-in their order, so op i ends at
+On a GPU the last two terms together are at least bytes / B: nothing moves bytes faster. The framework's thread hands
+ops to the device one by one, which costs `dispatch_s` each. The device works through them in their order, so op i ends
+at
 
     end[i] = max(end[i - 1], dispatched[i]) + busy[i],    dispatched[i] = dispatch[0] + ... + dispatch[i]
 
 and its wall time is end[i] - end[i - 1]: a step takes the longer of both, and a little more where they alternate.
 Device memory is accessed for
 
-    memory = min(busy, executions * bytes * memory_cost[k] / B)
+    memory = min(busy, executions * bytes * max(byte_cost[k], memory_cost[k]) / B)
+
+which is the part of the op's time that grows with its bytes: NVML counts the time in which memory is read or written,
+however slowly. A byte takes at least `memory_cost`, as it does where nothing but copying is done.
 
 A kind that the file lacks has the cost of its class, else that of `other`. A processor has the same formula; a file of
 the kind `cpu` usually has no `dispatch_s`, as its ops are their own dispatch. `launch_s.free` is its time for an op
@@ -23,7 +27,7 @@ narrow_layers.py.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Set
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -52,11 +56,6 @@ GROUPS = (FLOP_COST, BYTE_COST, LAUNCH, MEMORY_COST)
 """Parameters by kind: `<group>.<kind>`."""
 
 _LAST = {FLOP_COST: "other", BYTE_COST: "other", LAUNCH: "default", MEMORY_COST: "default"}
-_LEAST_SPEED = 1e3
-"""A device with fewer FLOP/s or bytes/s is a mistake in the unit."""
-_LONGEST_S = 10.0
-"""As launch or dispatch of one op."""
-_REMEDY = "driple-calibrate writes a complete file"
 
 
 class OpCosts(NamedTuple):
@@ -73,11 +72,13 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     """The costs of the ops of a step by the formulas above.
 
     Raises:
-        BadInput: the device file lacks a parameter or has an absurd one, or the graph has no sizes.
+        BadInput: the device file lacks a parameter, or the graph has no sizes.
     """
-    peak, bandwidth = _speed(device, PEAK), _speed(device, BANDWIDTH)
+    if device.kind not in (GPU, CPU):
+        raise BadInput(f"kind: expected {GPU} or {CPU}, got {device.kind}; name a file of a device")
+    peak, bandwidth = device.value(PEAK), device.value(BANDWIDTH)
     flop_cost, byte_cost, launch, memory_cost = _tables(device)
-    usual, free = _seconds(device, DISPATCH), _seconds(device, FREE_DISPATCH)
+    usual, free = device.get(DISPATCH, 0.0), device.get(FREE_DISPATCH, 0.0)
     kinds, moved = kind_numbers(step), step.read_bytes + step.written_bytes
     if len(kinds) and not (step.flops.any() and moved.any()):
         raise BadInput("the graph has no FLOPs or no shapes, so ops have no times; build it again with TensorFlow")
@@ -85,12 +86,18 @@ def op_costs(step: TrainingStep, device: DeviceFile) -> OpCosts:
     flops = flops * narrow_factor(step, device.get(NARROW, 0.0))
     # Beside a GPU, the host's ops only pass through the framework's thread.
     runs = step.executions * (step.on_device if device.kind == GPU else 1 / speed_factor(device))
-    busy = runs * (launch[kinds] + flops * flop_cost[kinds] / peak + moved * byte_cost[kinds] / bandwidth)
-    memory = np.minimum(busy, runs * moved * memory_cost[kinds] / bandwidth)
+    at_bandwidth = moved / bandwidth
+    work = flops * flop_cost[kinds] / peak + at_bandwidth * byte_cost[kinds]
+    # The bandwidth of a processor is that of its caches or of its memory, as the fit found; that of a GPU is a limit.
+    work = np.maximum(work, at_bandwidth * _EXECUTED[kinds]) if device.kind == GPU else work
+    busy = runs * (launch[kinds] + work)
+    memory = np.minimum(busy, runs * at_bandwidth * np.maximum(byte_cost, memory_cost)[kinds])
     return OpCosts(_wall(busy, step.executions * np.where(kinds == _FREE, free, usual)), busy, memory)
 
 
 _FREE = KINDS.index(FREE)
+_EXECUTED: NDArray[np.bool_] = np.array([CLASS_OF_KIND[kind] != FREE for kind in KINDS])
+"""Whether a device executes ops of a kind."""
 
 
 def _wall(busy: NDArray[np.float64], dispatch: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -104,46 +111,32 @@ def _wall(busy: NDArray[np.float64], dispatch: NDArray[np.float64]) -> NDArray[n
 
 def _tables(device: DeviceFile) -> tuple[NDArray[np.float64], ...]:
     """For each group the value of every kind."""
-    return _tables_of(tuple(tuple(sorted(device.group(group).items())) for group in GROUPS), device.kind)
+    for group, last in _LAST.items():
+        device.value(f"{group}.{last}")
+    return _tables_of(tuple(tuple(sorted(device.group(group).items())) for group in GROUPS))
 
 
 @lru_cache(maxsize=64)
-def _tables_of(groups: tuple[tuple[tuple[str, float], ...], ...], kind: str) -> tuple[NDArray[np.float64], ...]:
+def _tables_of(groups: tuple[tuple[tuple[str, float], ...], ...]) -> tuple[NDArray[np.float64], ...]:
     return tuple(_table(group, dict(values)) for group, values in zip(GROUPS, groups, strict=True))
 
 
 def _table(group: str, known: dict[str, float]) -> NDArray[np.float64]:
     """The value of every kind: its own, else that of its class, else the last resort."""
-    last = _LAST[group]
-    if last not in known:
-        raise BadInput(f"parameters.{group}.{last} is missing; {_REMEDY}")
-    if group == LAUNCH and max(known.values()) > _LONGEST_S:
-        raise BadInput(f"parameters.{group}: expected at most {_LONGEST_S:g} s; correct it, or {_REMEDY}")
-    ordinary = {kind: known.get(kind, known.get(of_class, known[last])) for kind, of_class in CLASS_OF_KIND.items()}
+    last = known[_LAST[group]]
+    ordinary = {kind: known.get(kind, known.get(of_class, last)) for kind, of_class in CLASS_OF_KIND.items()}
     return np.array(
         [known.get(kind, 0.0) if CLASS_OF_KIND[kind] == FREE else value for kind, value in ordinary.items()]
     )
 
 
-def _speed(device: DeviceFile, name: str) -> float:
-    if device.kind not in (GPU, CPU):
-        raise BadInput(f"kind: expected {GPU} or {CPU}, got {device.kind}; name a file of a device")
-    found = device.value(name)
-    if not (math.isfinite(found) and found >= _LEAST_SPEED):
-        raise BadInput(f"parameters.{name}.value: expected at least {_LEAST_SPEED:g}, got {found:g}; {_REMEDY}")
-    return found
+def names_of(kind: str) -> Set[str]:
+    """Every parameter that a device file of this kind may have."""
+    of_kinds = {*CLASS_OF_KIND, *CLASS_OF_KIND.values(), *_LAST.values()}
+    names = {PEAK, BANDWIDTH, DISPATCH, FREE_DISPATCH, TILE_IN, TILE_OUT, NARROW}
+    return names | {f"{group}.{of}" for group in GROUPS for of in of_kinds} | ({SPEED} if kind == CPU else set())
 
 
 def speed_factor(device: DeviceFile) -> float:
     """How much faster a processor is than the one that its other parameters were fitted to."""
-    found = device.get(SPEED, 1.0)
-    if not 0.001 <= found <= 1000:
-        raise BadInput(f"parameters.{SPEED}.value: expected 0.001 to 1000, got {found:g}; {_REMEDY}")
-    return found
-
-
-def _seconds(device: DeviceFile, name: str) -> float:
-    found = device.get(name, 0.0)
-    if found > _LONGEST_S:
-        raise BadInput(f"parameters.{name}.value: expected at most {_LONGEST_S:g} s, got {found:g}; {_REMEDY}")
-    return found
+    return device.get(SPEED, 1.0)

@@ -2,7 +2,8 @@
 
 A convolution has a kind for its direction (`fwd`, or a gradient: `dgrad` of the image, `wgrad` of the kernel) and for
 its window, because libraries have other algorithms for each: `conv_fwd_1x1` is a matrix product, `conv_wgrad_3x3` may
-be a Winograd transform. The kind of another op is its class, or `<class>_grad` if the gradient has a kernel of its own.
+be a Winograd transform. The kind of another op is its class, or `<class>_grad` if the gradient has a kernel of its own,
+or one of a few types that are much slower than their class.
 
 Arithmetic is done in tiles of channels. A layer with c channels in tiles of t therefore costs as much as one with
 ceil(c / t) * t channels:
@@ -29,6 +30,15 @@ DIRECTIONS = {"": "fwd", "BackpropInput": "dgrad", "BackpropFilter": "wgrad"}
 SHAPES = ("1x1", "3x3", "5x5", "rect", "other")
 """Windows; `3x3` and `5x5` (and larger squares) have stride 1, `rect` are 1x7 and similar, `other` has a stride."""
 
+_APART = {
+    "softmax": ("reduction", ("Softmax", "LogSoftmax")),
+    "cross_entropy": ("reduction", ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")),
+    "random": ("elementwise", ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")),
+    "batch_matmul": ("matmul", ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")),
+}
+"""Kinds of a class with kernels of quite another speed, and their types."""
+_KIND_OF_TYPE = {op: kind for kind, (_, types) in _APART.items() for op in types}
+
 _FREE_CLASSES = ("alias", "control", "loop")
 _WITH_GRADIENT = ("normalisation", "pooling")
 _CONVOLVING = ("convolution", "convolution_gradient", "depthwise")
@@ -44,6 +54,7 @@ CLASS_OF_KIND: dict[str, str] = {
     **_DEPTHWISE,
     **_GRADIENTS,
     **_PLAIN,
+    **{kind: of_class for kind, (of_class, _) in _APART.items()},
     FREE: FREE,
     IMAGE_GRADIENT: FREE,
 }
@@ -100,6 +111,8 @@ def _shapes(windows: NDArray[np.int64]) -> NDArray[np.int64]:
 @lru_cache(maxsize=4096)
 def _kind_of_type(op: str) -> str:
     """The kind of an op as far as its type tells; a convolution has the shape `other`."""
+    if op in _KIND_OF_TYPE:
+        return _KIND_OF_TYPE[op]
     name = class_of(op)
     if name in _FREE_CLASSES:
         return FREE

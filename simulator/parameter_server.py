@@ -169,13 +169,13 @@ class ParameterServerJob(Job):
             f"{task} {'in' if pull else 'out'}": host.worker_s_per_byte,
         }
         source, target = (ps, task) if pull else (task, ps)
-        return self.transfer_flow(source, target, own, cpu_s, limit_s=LEAST_S)
+        return self.transfer_flow(source, target, own, cpu_s)
 
     def _apply_flow(self, server: int) -> Flow:
         ps = f"{SERVER}:{server}"
         cpu = self.host.cpu_apply_s_per_byte * self._update_tensors
         used = {ps: self.host.apply_s_per_byte, **self.cluster.processors({ps: cpu})}
-        return self.fluid.flow(used, {meter(ps, CPU): cpu}, LEAST_S, cpu if self.host.cores else 0.0)
+        return self.fluid.flow(used, {meter(ps, CPU): cpu}, LEAST_S, cpu)
 
 
 def _total(parts: object) -> Moved:

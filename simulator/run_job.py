@@ -10,18 +10,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from driple.contracts.errors import BadInput, RunFailed
+from driple.contracts.graph_makers import GRAPH_MAKERS
 from driple.contracts.protocol.simulation_messages import Simulated
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.run_spec import JobSpec, NetworkCondition
 from driple.pipeline.graph.public import TrainingStep, read_step, stored_step, write_stored_graph
 from driple.simulator.run_files import write_run
 from driple.simulator.simulation import simulate_workload
+from driple.simulator.training_job import Progress
 
 GRAPH_S = 600.0
 
 
-def run_job(job: Path, folder: Path) -> Simulated:
-    """Simulates a run. Raises BadInput or RunFailed in one line."""
+def run_job(job: Path, folder: Path, progress: Progress) -> Simulated:
+    """Simulates a run; `progress` is called often. Raises BadInput or RunFailed in one line."""
     spec = JobSpec.from_json(json.loads(job.read_bytes()))
     run = spec.run
     condition = run.network
@@ -40,6 +42,7 @@ def run_job(job: Path, folder: Path) -> Simulated:
         together=run.together,
         seed=run.seed,
         rate_mbit=condition.rate_mbit,
+        progress=progress,
     )
     sources = write_run(found.job, spec, found.parameters.device.kind, paths)
     versions = {"simulator": metadata.version("driple")}
@@ -56,16 +59,17 @@ def run_job(job: Path, folder: Path) -> Simulated:
 
 
 def graph_step(spec: JobSpec, job: Path, path: Path) -> TrainingStep:
-    """The training step of a job; also writes its graph file. A configuration that is not stored needs TensorFlow."""
+    """The training step of a job; also writes its graph file. A graph that is not stored needs the job's framework."""
     run = spec.run
     if write_stored_graph(run.workload, run.setting, path):
         step = stored_step(run.workload, run.setting)
         assert step is not None
         return step
-    if find_spec("tensorflow") is None:
+    maker = GRAPH_MAKERS[run.workload.framework]
+    if any(find_spec(module) is None for module in maker.modules):
         raise BadInput(
-            f"{run.workload.label}: its graph is not stored and is built with TensorFlow, which is not installed here:"
-            " pip install 'driple[workloads]'"
+            f"{run.workload.label}: its graph is not stored and is built with {maker.title}, which is not installed"
+            f" here: pip install 'driple[{maker.extra}]'"
         )
     command = [sys.executable, "-m", "driple.workloads.cli", "graph", "--job", str(job), "--out", str(path)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=GRAPH_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ from driple.contracts.formats.device import CPU as CPU_KIND
 from driple.contracts.formats.device import DeviceFile
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import STRATEGIES
+from driple.contracts.strategy import NCCL, STRATEGIES, WORKER
+from driple.contracts.traffic_formulas import RING_STEPS, Traffic
 from driple.pipeline.graph.public import TrainingStep
 from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
@@ -22,12 +24,14 @@ from driple.simulator.op_costs import op_costs, speed_factor
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline
-from driple.simulator.training_job import BUSY, CPU, MEMORY, RX, TX, Job, meter, pair_meter
+from driple.simulator.training_job import BUSY, CPU, MEMORY, PAIR, RX, TX, Job, Progress, meter
 
 PIECES = 12
 """Segments of a step."""
 MOST_LANES = 30
 """With more pairs of worker and server than this, a step has fewer segments: the number of events stays bounded."""
+LEAST_PIECES = ((400, 4), (math.inf, 2))
+"""Of a step, with up to so many pairs."""
 STEPS = 8
 """Steps of each worker in a simulated run, the first one included, which differs from the others."""
 
@@ -54,6 +58,21 @@ class SimulatedJob:
         return float(np.mean(np.diff(self.begun[0][1:])))
 
     @property
+    def step_traffic(self) -> Traffic:
+        """Mean payload of a step between each pair of tasks that communicate, without the first step.
+
+        A step is one of the worker of the pair; of two workers, one of the sender.
+        """
+        found: Traffic = {}
+        for (source, target), moved in self.pairs.items():
+            name = source if source.startswith(WORKER) else target
+            times = self.begun[int(name.rpartition(":")[2])][1:]
+            first, last = moved.until(times[[0, -1]])
+            if last > first:
+                found[source, target] = float(last - first) / (len(times) - 1)
+        return found
+
+    @property
     def end_s(self) -> float:
         return max(float(times[-1]) for times in self.begun)
 
@@ -70,7 +89,9 @@ def simulate(
     steps: int = STEPS,
     seed: int = 0,
     one_processor: bool = False,
-    topology: str = "ring",
+    topology: str | None = None,
+    backend: str | None = None,
+    progress: Progress | None = None,
 ) -> SimulatedJob:
     """Simulates a job.
 
@@ -85,18 +106,25 @@ def simulate(
         steps: of each worker.
         seed: of the noise; equal seeds give equal jobs.
         one_processor: the machines are hosts of a lab and share processors.
-        topology: of an all-reduce.
+        topology: of an all-reduce; default that of the workload.
+        backend: what carries the tensors of an all-reduce; default that of the workload.
+        progress: called often, with the share that is done.
 
     Raises:
         BadInput: the step has no traffic, or a parameter is missing or absurd.
     """
-    pieces = max(4, PIECES * MOST_LANES // max(MOST_LANES, setting.servers * setting.workers))
+    lanes = setting.servers * setting.workers
+    least = next(pieces for most, pieces in LEAST_PIECES if lanes <= most)
+    pieces = max(least, PIECES * MOST_LANES // max(MOST_LANES, lanes))
     segments = cut(step, op_costs(step, device), pieces)
     machine = {task: number for number, group in enumerate(together) for task in group}
     host = host.at_speed(speed_factor(device))
     cluster = Cluster(machine, host, link_bytes_per_s, one_processor, gpu=device.kind != CPU_KIND)
     job: Job
-    if STRATEGIES[workload.strategy].has_servers:
+    strategy = STRATEGIES[workload.strategy]
+    if not (strategy.has_servers or strategy.has_topology):
+        raise BadInput(f"strategy {strategy.name} cannot be simulated; measure it")
+    if strategy.has_servers:
         if not step.pulls:
             raise BadInput("the graph names no parameter server: build it for a setting with servers")
         sync = workload.update == "sync"
@@ -111,19 +139,28 @@ def simulate(
             seed=seed,
         )
     else:
-        job = AllReduceJob(cluster, segments, setting.workers, topology=topology, steps=steps, seed=seed)
-    job.run()
+        carrier = workload.backend if backend is None else backend
+        job = AllReduceJob(
+            cluster,
+            segments,
+            setting.workers,
+            topology=workload.topology if topology is None else topology,
+            ring_step=RING_STEPS[carrier],
+            nccl=carrier == NCCL,
+            steps=steps,
+            seed=seed,
+        )
+    job.run(progress)
     return _finished(job, setting)
 
 
 def _finished(job: Job, setting: Setting) -> SimulatedJob:
-    tasks = setting.tasks
     pieces = job.fluid.pieces
-    names = [meter(task, what) for task in tasks for what in (BUSY, MEMORY, TX, RX, CPU)]
-    pairs = {(one, other): pair_meter(one, other) for one in tasks for other in tasks}
+    names = [meter(task, what) for task in setting.tasks for what in (BUSY, MEMORY, TX, RX, CPU)]
+    pairs = {(one, other): name for name in pieces for one, way, other in [name.partition(PAIR)] if way}
     return SimulatedJob(
         setting=setting,
         begun=tuple(np.array(times) for times in job.begun),
         meters={name: timeline(pieces[name]) for name in names if name in pieces},
-        pairs={pair: timeline(pieces[name]) for pair, name in pairs.items() if name in pieces},
+        pairs={pair: timeline(pieces[name]) for pair, name in pairs.items()},
     )

@@ -11,18 +11,32 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.device import GPU
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, PUBLISHED, Setting
+from driple.contracts.strategy import BACKENDS, GRPC, NCCL, STRATEGIES
+from driple.pipeline.bursts.series_metrics import FINEST
 from driple.pipeline.graph.public import TrainingStep, stored_step
+from driple.simulator.collectives import pair_count
 from driple.simulator.job_metrics import job_metrics
+from driple.simulator.op_costs import speed_factor
 from driple.simulator.parameter_files import Parameters, known_devices, no_device, parameters, shown_path
+from driple.simulator.sampling import NVML_SAMPLE_S
 from driple.simulator.simulate import SimulatedJob, simulate
+from driple.simulator.training_job import Progress
 
-__all__ = ["DeviceFit", "Simulation", "default_placement", "known_devices", "no_device", "simulate_workload"]
+__all__ = ["DeviceFit", "Simulation", "check_servers", "check_setting", "default_placement", "known_devices"]
+__all__ += ["no_device", "simulate_workload", "usual_backend"]
+
+MOST_PAIRS = 1024
+"""Of tasks that exchange tensors. Time grows with their square: so many take minutes."""
 
 
 class DeviceFit(NamedTuple):
-    """The device file behind a simulation, and how well its parameters fit what they were fitted to."""
+    """The device file behind a simulation, and how well its parameters fit what they were fitted to.
+
+    With a machine file, fit and source are those of the machine's speed.
+    """
 
     title: str
     kind: str
@@ -34,6 +48,10 @@ class DeviceFit(NamedTuple):
     points: int | None
     source: str | None
     """What that fit was made to."""
+    machine: str | None = None
+    """The machine file of the setting."""
+    speed: float = 1.0
+    """Of the machine, beside the one that the device file was fitted to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +65,27 @@ class Simulation:
     def device(self) -> DeviceFit:
         """The device file that this was computed from."""
         file, path = self.parameters.device, self.parameters.device_path
-        fitted = [one for one in file.parameters.values() if one.error_pct is not None]
+        machine, machine_path = self.parameters.machine, self.parameters.machine_path
+        fitted = [one for one in (machine or file).parameters.values() if one.error_pct is not None]
         best = max(fitted, key=lambda one: one.points or 0, default=None)
         where = file.name if path is None else shown_path(path)
-        fit = (None, None, None) if best is None else (best.error_pct, best.points, best.source)
-        return DeviceFit(file.title, file.kind, where, file.sha256, *fit)
+        return DeviceFit(
+            file.title,
+            file.kind,
+            where,
+            file.sha256,
+            error_pct=None if best is None else best.error_pct,
+            points=None if best is None else best.points,
+            source=None if best is None else best.source,
+            machine=None if machine_path is None else shown_path(machine_path),
+            speed=speed_factor(file),
+        )
+
+    @property
+    def coarse_s(self) -> float | None:
+        """The period of NVML's samples, if steps are too short for it: GPU durations are then those of samples."""
+        gpu = self.parameters.device.kind == GPU
+        return NVML_SAMPLE_S if gpu and self.job.step_s < FINEST * NVML_SAMPLE_S else None
 
     def metrics(self, task: str = "worker:0", hz: float = 1000.0) -> dict[str, float | None]:
         """The targets of a task by column, and `step_s`."""
@@ -68,6 +102,9 @@ def simulate_workload(
     steps: int | None = None,
     seed: int = 0,
     rate_mbit: float | None = None,
+    topology: str | None = None,
+    backend: str | None = None,
+    progress: Progress | None = None,
 ) -> Simulation:
     """Simulates a workload on a setting.
 
@@ -80,10 +117,16 @@ def simulate_workload(
         steps: number of steps of each worker.
         seed: of the noise.
         rate_mbit: limit of every link, below that of the setting.
+        topology: of an all-reduce; default that of the workload.
+        backend: what carries the tensors of an all-reduce; default that of the workload.
+        progress: called often, with the share that is done.
 
     Raises:
-        BadInput: there is no device file, no graph, or a graph without shapes; one line with the remedy.
+        BadInput: no device file, no graph, a graph without shapes, or an absurd setting; one line with the remedy.
     """
+    if not STRATEGIES[workload.strategy].has_simulation:
+        raise BadInput(f"{workload.label}: strategy {workload.strategy} cannot be simulated; measure it")
+    pairs = check_size(setting, workload.topology if topology is None else topology)
     files = parameters(setting) if files is None else files
     if rate_mbit is not None and files.link_bytes_per_s is not None:
         files = replace(files, link_bytes_per_s=min(files.link_bytes_per_s, rate_mbit * 1e6 / 8))
@@ -91,9 +134,8 @@ def simulate_workload(
         step = stored_step(workload, setting)
     if step is None:
         raise BadInput(f"{workload.label}: no stored graph of this configuration; build it with TensorFlow")
-    _check_servers(step, setting)
-    # A short job is cheap: more steps give steadier means.
-    steps = (12 if setting.servers * setting.workers <= 4 else 8) if steps is None else steps
+    check_servers(step, setting)
+    steps = _steps(pairs) if steps is None else steps
     try:
         job = simulate(
             step,
@@ -106,13 +148,53 @@ def simulate_workload(
             steps=steps,
             seed=seed,
             one_processor=setting.device == CPU,
+            topology=topology,
+            backend=backend,
+            progress=progress,
         )
     except BadInput as error:
         raise BadInput(f"{workload.label}: {error}") from None
     return Simulation(job, files)
 
 
-def _check_servers(step: TrainingStep, setting: Setting) -> None:
+def usual_backend(setting: Setting, topology: str, framework: str) -> str:
+    """What carries gradients if nothing is said: NCCL in a ring of GPUs, else the default of the framework."""
+    if setting.servers:
+        return GRPC
+    on_gpus = parameters(setting).device.kind == GPU
+    return (
+        NCCL if on_gpus and topology in BACKENDS[NCCL].topologies else STRATEGIES["allreduce"].frameworks[framework][0]
+    )
+
+
+def check_setting(setting: Setting, topology: str) -> None:
+    """Raises BadInput if no run of a setting can be simulated: a bad or missing parameter file, or too many tasks."""
+    check_size(setting, topology)
+    parameters(setting)
+
+
+def check_size(setting: Setting, topology: str) -> int:
+    """The number of pairs of tasks that exchange tensors. Raises BadInput if it is absurd.
+
+    Args:
+        setting: numbers of servers and workers.
+        topology: of an all-reduce.
+    """
+    pairs = setting.servers * setting.workers or pair_count(topology, setting.workers)
+    if pairs > MOST_PAIRS:
+        raise BadInput(
+            f"{setting}: {pairs} pairs of tasks would exchange tensors, and a simulation takes at most {MOST_PAIRS};"
+            " ask for fewer servers or workers"
+        )
+    return pairs
+
+
+def _steps(pairs: int) -> int:
+    """Of each worker. A short job is cheap, and more steps give steadier means; means over many workers are steady."""
+    return next(steps for most, steps in ((4, 12), (200, 8), (400, 5), (MOST_PAIRS, 4)) if pairs <= most)
+
+
+def check_servers(step: TrainingStep, setting: Setting) -> None:
     """Raises BadInput if the graph was built for another number of servers."""
     moved = {one.server for one in (*step.pulls, *step.pushes)}
     built_for = max(moved, default=-1) + 1

@@ -18,10 +18,17 @@ RX = "rx"
 CPU = "cpu"
 """What a task's meters count: seconds of computing and of memory access, bytes sent and received, processor seconds."""
 
+PAIR = ">"
+"""Between the sender and the receiver in the name of a meter of bytes."""
+
 LEAST_STEPS = 3
 """Of every worker. An asynchronous worker beside its server may do many more."""
-LEAST_S = 1e-21
-"""Seconds per byte where nothing else limits a flow: a flow needs a speed."""
+LEAST_S = 1e-15
+"""Seconds per byte where nothing else limits a flow: it needs a speed, and sums of rates have 15 digits."""
+COPY_S = 1e-12
+"""Seconds per byte of any transfer: bytes between tasks of one machine pass through its memory."""
+
+Progress = Callable[[float], None]
 
 
 def meter(task: str, what: str) -> str:
@@ -44,11 +51,23 @@ class Job(ABC):
         self.begun: list[list[float]] = [[] for _ in range(workers)]
         """By worker: the start of each step, and the end of the last one."""
         self._computing = [[self._compute_flow(k, one) for one in segments] for k in range(workers)]
+        self._segments_done = 0
 
-    def run(self) -> None:
-        """Runs the job until a worker has done all its steps, and every worker has done a few."""
+    def run(self, progress: Progress | None = None) -> None:
+        """Runs the job until a worker has done all its steps, and every worker has done a few.
+
+        `progress` is called after every event, with the share that is done: of computing, and of whole steps.
+        """
+        every = self.workers * self.steps
+
+        def finished() -> bool:
+            if progress is not None:
+                steps = sum(max(len(times) - 1, 0) for times in self.begun)
+                progress(min((self._segments_done / len(self.segments) + steps) / (2 * every), 0.99))
+            return self._finished()
+
         self._begin_all()
-        self.fluid.run(self._finished)
+        self.fluid.run(finished)
 
     @abstractmethod
     def _begin_all(self) -> None:
@@ -86,27 +105,30 @@ class Job(ABC):
 
         def ended(number: int) -> None:
             state["next"], state["free"] = number + 1, True
+            self._segments_done += 1
             after(number)
             go()
 
         return go
 
     def transfer_flow(
-        self, source: str, target: str, own: Mapping[str, float], cpu_s: Mapping[str, float], limit_s: float = 0.0
+        self, source: str, target: str, own: Mapping[str, float], cpu_s: Mapping[str, float], *, direct: bool = False
     ) -> Flow:
-        """A flow of bytes between two tasks.
+        """A flow of bytes between two tasks. A thread moves them at each end, on at most one processor.
 
         Args:
             source: the task that sends.
             target: the task that receives.
             own: seconds per byte of resources of the tasks themselves.
             cpu_s: processor seconds per byte of each task.
-            limit_s: seconds that a byte takes at least.
+            direct: from GPU to GPU. On one machine no interface and no connection counts these bytes.
         """
-        used = {**own, **self.cluster.path(source, target), **self.cluster.processors(cpu_s)}
-        meters = {meter(source, TX): 1.0, meter(target, RX): 1.0, pair_meter(source, target): 1.0}
+        used = {**own, **self.cluster.path(source, target, direct=direct), **self.cluster.processors(cpu_s)}
+        unseen = direct and self.cluster.machine[source] == self.cluster.machine[target]
+        counted = {meter(source, TX): 1.0, meter(target, RX): 1.0, pair_meter(source, target): 1.0}
+        meters = {} if unseen else counted
         meters |= {meter(task, CPU): seconds for task, seconds in cpu_s.items()}
-        return self.fluid.flow(used, meters, limit_s, max(cpu_s.values()) if self.host.cores else 0.0)
+        return self.fluid.flow(used, meters, COPY_S, max(cpu_s.values()))
 
     def processor_flow(self, task: str, parallel: float = 1.0) -> Flow:
         """A flow of processor seconds of a task, on at most `parallel` processors at a time."""
@@ -123,4 +145,4 @@ class Job(ABC):
 
 def pair_meter(source: str, target: str) -> str:
     """The meter of the bytes from one task to another."""
-    return f"{source}>{target}"
+    return f"{source}{PAIR}{target}"

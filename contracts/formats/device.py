@@ -1,21 +1,22 @@
-"""Format of a device, host or fabric file of the simulator: named parameters, each with its unit and origin.
+"""Format of a device, host, fabric or machine file of the simulator: named parameters, each with its unit and origin.
 
     {"schema": "device", "schema_version": 1, "name": "v100", "title": "NVIDIA Tesla V100 SXM2", "kind": "gpu",
      "parameters": {"peak_flops_per_s": {"value": 1.57e13, "unit": "FLOP/s", "source": "data sheet", "date": "..."}}}
 
-`driple-calibrate` writes such files, the simulator reads them. Which parameters a file needs is up to its reader.
+`driple-calibrate` writes such files, the simulator reads them. Which parameters a file needs, and which it may have, is
+up to its reader; device_quantities.py has units and ranges.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.formats.device_quantities import check_quantity
 from driple.contracts.json_values import from_plain, to_plain
 from driple.contracts.run_dir import replacing
 
@@ -27,10 +28,11 @@ GPU = "gpu"
 CPU = "cpu"
 HOST = "host"
 FABRIC = "fabric"
-KINDS: Tuple[str, ...] = (GPU, CPU, HOST, FABRIC)
-
-MOST = 1e18
-"""A larger value is a mistake, not a device."""
+MACHINE = "machine"
+"""The machine on which the rows of a setting were measured, beside that of the device file."""
+KINDS: Tuple[str, ...] = (GPU, CPU, HOST, FABRIC, MACHINE)
+_REMEDIES: Dict[str, str] = {FABRIC: "correct it, or remove the file: the rate then follows from the setting"}
+"""Kinds that driple-calibrate does not write."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,18 @@ class DeviceFile:
     def value(self, name: str) -> float:
         """A parameter. Raises BadInput if it is missing."""
         if name not in self.parameters:
-            raise BadInput(f"parameters.{name} is missing; driple-calibrate writes a complete file")
+            raise BadInput(f"parameters.{name} is missing; {self.remedy}")
         return self.parameters[name].value
 
     def get(self, name: str, default: float) -> float:
         """A parameter, or the default if the file does not have it."""
         found = self.parameters.get(name)
         return default if found is None else found.value
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a bad parameter."""
+        return _REMEDIES.get(self.kind, "correct it, or run driple-calibrate to write a new file")
 
     def group(self, prefix: str) -> Dict[str, float]:
         """All parameters `<prefix>.<name>` by name."""
@@ -83,7 +90,7 @@ class DeviceFile:
 
 
 def read_device(path: Path) -> DeviceFile:
-    """Reads and checks a file. Raises BadInput in one line with the place of the fault and the remedy."""
+    """Reads a file and checks its form. Raises BadInput in one line with the place of the fault and the remedy."""
     try:
         content = path.read_bytes()
         return parse_device(json.loads(content), hashlib.sha256(content).hexdigest())
@@ -96,7 +103,7 @@ def read_device(path: Path) -> DeviceFile:
 
 
 def parse_device(value: Any, sha256: str = "") -> DeviceFile:
-    """Checks the content of a file. Raises BadInput."""
+    """Checks the form of a file. Raises BadInput."""
     version = value.get("schema_version") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or value.get("schema") != SCHEMA or version != SCHEMA_VERSION:
         raise BadInput(f"not a device file of schema version {SCHEMA_VERSION}; driple-calibrate writes one")
@@ -105,7 +112,13 @@ def parse_device(value: Any, sha256: str = "") -> DeviceFile:
     found = from_plain(DeviceFile, {**value, "sha256": sha256})
     if found.kind not in KINDS:
         raise BadInput(f"kind: expected one of {', '.join(KINDS)}, got {shown(found.kind)}")
-    for name, one in found.parameters.items():
-        if not math.isfinite(one.value) or not 0 <= one.value <= MOST:
-            raise BadInput(f"parameters.{name}.value: expected 0 to {MOST:g}, got {one.value:g}; see driple-calibrate")
     return found
+
+
+def check_parameters(file: DeviceFile) -> None:
+    """Raises BadInput for a parameter in another unit, or with a value that no machine has; with the remedy."""
+    for name, one in file.parameters.items():
+        try:
+            check_quantity(name, one.value, one.unit)
+        except BadInput as error:
+            raise BadInput(f"{error}; {file.remedy}") from None

@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.contracts.errors import BadInput
     from driple.contracts.formats.device import read_device
     from driple.contracts.setting import Setting
+    from driple.simulator.fit.cpu_files import machine_file
     from driple.simulator.fit.fit_rows import fit_rows, fit_speed, replays_of
     from driple.simulator.fit.measured_jobs import read_jobs
     from driple.simulator.fit.step_file import STEPS, StepFile
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(text, file=sys.stderr, flush=True)
 
     setting = Setting.parse(arguments.setting)
+    if arguments.machine is not None and (arguments.speed_of is None or arguments.machine.stem != str(setting)):
+        raise BadInput(f"--machine goes with --speed-of, and its file has the name of the setting: {setting}.json")
     jobs = [job for job in read_jobs(arguments.datasets, setting) if arguments.all or job.side != "test"]
     if not jobs:
         raise BadInput(f"{setting}: all rows are on the test side of the architecture split; add --all")
@@ -38,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         device_path, host_path = arguments.speed_of
         device = fit_speed(replays, read_device(device_path), read_device(host_path), source=source, date=today)
         files = {arguments.device: device}
+        if arguments.machine is not None:
+            files = {arguments.machine: machine_file(device, setting)}
     else:
         device, host = fit_rows(
             replays,
@@ -71,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", type=Path, default=Path("devices/cpu-host.json"), help="to write (%(default)s)")
     parser.add_argument(
         "--speed-of", type=Path, nargs=2, metavar=("DEVICE", "HOST"), help="fit only the speed beside these files"
+    )
+    parser.add_argument(
+        "--machine", type=Path, metavar="FILE", help="with --speed-of: write the speed alone, as the setting's machine"
     )
     parser.add_argument("--tries", type=int, default=80, help="sets of timing constants (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the search (%(default)s)")

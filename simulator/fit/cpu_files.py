@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from driple.contracts.formats.device import CPU, HOST, DeviceFile, Parameter
+from driple.contracts.formats.device import CPU, HOST, MACHINE, DeviceFile, Parameter
+from driple.contracts.setting import Setting
 from driple.simulator.fit.op_rates import OpRates
 from driple.simulator.fit.server_rates import ServerRates
 from driple.simulator.host_model import HostModel
@@ -52,6 +53,13 @@ def host_file(host: HostModel, source: str, date: str, points: int, error_pct: f
     return _file(
         name, "TensorFlow's gRPC runtime on processors that tasks share", HOST, values, source, date, points, error_pct
     )
+
+
+def machine_file(device: DeviceFile, setting: Setting) -> DeviceFile:
+    """The machine file of a setting: the fitted speed of a device file alone."""
+    title = f"The machine of the measured rows of {setting}"
+    note = f"Beside the machine of the device file {device.name}."
+    return DeviceFile(str(setting), title, MACHINE, {SPEED: device.parameters[SPEED]}, (note,))
 
 
 def _fastest(seconds: dict[str, float]) -> float:

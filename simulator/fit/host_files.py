@@ -49,15 +49,18 @@ def assumed_host() -> HostModel:
     )
 
 
-def host_file(tensor_s: float, byte_s: float, collective_s: float, servers: Origin, collectives: Origin) -> DeviceFile:
+def host_file(
+    tensor_s: float, byte_s: float, rate: float, collective_s: float, servers: Origin, collectives: Origin
+) -> DeviceFile:
     """The file of a GPU server.
 
     Args:
         tensor_s: a server's time for a tensor, both directions.
         byte_s: its time for a byte, both directions and the update.
+        rate: of a ring of GPUs, from one to the next.
         collective_s: starting the all-reduce of a tensor.
         servers: of the fit of the first two.
-        collectives: of the fit of the third.
+        collectives: of the fit of the others.
     """
     found = {name: Parameter(value, unit, source, servers.date) for name, (value, unit, source) in _ASSUMED.items()}
     found["rpc_s"] = Parameter(
@@ -67,9 +70,8 @@ def host_file(tensor_s: float, byte_s: float, collective_s: float, servers: Orig
         found[name] = Parameter(
             byte_s * share, "s/B", f"{CM_DARE}; {note}", servers.date, servers.points, servers.error_pct
         )
-    found["collective_s"] = Parameter(
-        collective_s, "s per tensor", LAMBDA, collectives.date, collectives.points, collectives.error_pct
-    )
+    for name, value, unit in (("collective_s", collective_s, "s per tensor"), ("nccl_bytes_per_s", rate, "B/s")):
+        found[name] = Parameter(value, unit, LAMBDA, collectives.date, collectives.points, collectives.error_pct)
     return DeviceFile(GPU_SERVER, "TensorFlow's gRPC runtime on a GPU server", HOST, found)
 
 

@@ -39,6 +39,10 @@ TURNS = 30
 WINOGRAD_5X5 = (8 / 4) ** 2 / 25 / ((6 / 4) ** 2 / 9)
 """Multiplications for each FLOP in tiles of 4x4 outputs: (4 + k - 1)^2 / (4^2 k^2), of k = 5 beside k = 3."""
 
+LEAST_FLOP_COST = {"3x3": (6 / 4) ** 2 / 9}
+"""By window: no algorithm needs fewer multiplications for each FLOP. Winograd's in tiles of 4x4 outputs does a quarter;
+all other kinds need one. Without this, the fit of layers that are bound by bytes says nothing about large ones."""
+
 _DIRECTION = {"conv_fwd": "fwd", "conv_bwd_input": "dgrad", "conv_bwd_filter": "wgrad"}
 
 
@@ -91,7 +95,7 @@ def priors(data: Path) -> dict[str, Prior]:
     ops = _deepbench(data / CONVOLUTIONS) + _products(data / PRODUCTS)
     for kind in sorted({op.kind for op in ops}):
         own = [op for op in ops if op.kind == kind]
-        fitted = affine(own, GPUS[REFERENCE])
+        fitted = affine(own, GPUS[REFERENCE], LEAST_FLOP_COST.get(kind.rpartition("_")[2], 1.0))
         found[kind] = Prior(fitted.flop_cost, fitted.byte_cost, DEEPBENCH, len(own), fitted.error_pct)
     for way in _DIRECTION.values():
         small, other = found[f"conv_{way}_3x3"], found[f"conv_{way}_other"]
@@ -115,7 +119,7 @@ def beside_reference(data: Path, gpu: str) -> Affine | None:
     )
 
 
-def affine(ops: Sequence[Timed], gpu: Gpu) -> Affine:
+def affine(ops: Sequence[Timed], gpu: Gpu, least_flop_cost: float = 0.0) -> Affine:
     """Non-negative coefficients that make relative errors small, the median rather than the mean."""
     seconds = np.array([op.seconds for op in ops])
     columns = [
@@ -125,8 +129,10 @@ def affine(ops: Sequence[Timed], gpu: Gpu) -> Affine:
     ]
     rates: NDArray[np.float64] = np.stack(columns, axis=1) / seconds[:, None]
     weight: NDArray[np.float64] = np.ones(len(ops))
+    least = np.array([0.0, least_flop_cost, 0.0])
     for _ in range(TURNS):
-        found, _ = nnls(rates * weight[:, None], weight)
+        above, _ = nnls(rates * weight[:, None], weight * (1 - rates @ least))
+        found = least + above
         error = np.abs(np.log(np.maximum(rates @ found, 1e-9)))
         weight = 1 / np.sqrt(np.maximum(error, SMALLEST_ERROR))
     return Affine(found[0] * 1e-5, float(found[1]), float(found[2]), 100 * float(np.median(error)))

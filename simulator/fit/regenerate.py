@@ -128,6 +128,7 @@ def _hosts(
     file = host_file(
         tensor_s,
         byte_s,
+        rate,
         collective_s,
         Origin(len(speeds), round(mape(server_columns["fitted"], speeds), 1), date),
         Origin(len(times), round(mape(job_columns["without_model"], times), 1), date),

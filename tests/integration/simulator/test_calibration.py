@@ -54,6 +54,48 @@ def test_the_files_have_units_and_sources_and_simulate_a_job(
     assert run.status == "sealed"
 
 
+KERNELS = """
+import sys
+from driple.workloads.frameworks.registry import framework_of
+framework = framework_of("tensorflow")
+framework.prepare_environment(None)
+framework.load()
+from driple.workloads.graphs.graph_build import use_tf1
+use_tf1()
+import tensorflow.compat.v1 as v1
+from tensorflow import raw_ops
+from driple.workloads.microbench.op_cases import op_cases
+from driple.workloads.microbench.op_times import _chain, _variable, session
+
+def kernels(fetched):
+    with session(1) as running:
+        running.run(v1.global_variables_initializer())
+        told = v1.RunMetadata()
+        running.run(fetched, options=v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), run_metadata=told)
+        nodes = [node for device in told.step_stats.dev_stats for node in device.node_stats]
+        names = {node.timeline_label.split("= ")[-1].split("(")[0] for node in nodes}
+        return sorted(name for name in names if "Pool" in name)
+
+case = next(case for case in op_cases(8) if case.prepare is not None)
+with v1.Graph().as_default(), v1.device("/device:CPU:0"):
+    marker = v1.get_variable("marker", initializer=0.0, use_resource=False)
+    ends, _ = _chain(case, [[_variable(shape) for shape in case.inputs]], marker, raw_ops)
+    print(kernels(ends[2]()))
+with v1.Graph().as_default(), v1.device("/device:CPU:0"):
+    image = _variable(case.inputs[0]) * 2.0
+    pooled = v1.nn.max_pool2d(image, 2, 2, "SAME")
+    print(kernels(v1.group(v1.gradients(v1.reduce_sum(pooled * pooled), image))))
+"""
+
+
+def test_the_gradient_of_a_pooling_is_timed_with_the_kernel_of_training() -> None:
+    """TensorFlow chooses oneDNN's for it only beside its forward op, if at all on this processor."""
+    done = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    timed, trained = done.stdout.splitlines()
+    assert "MaxPoolGrad" in timed and timed == trained
+
+
 def test_a_machine_without_the_gpu_is_refused_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "driple.simulator.cli_calibrate", "--name", "mine", "--device", "gpu:63"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
@@ -73,5 +115,5 @@ def test_driple_run_names_file_and_remedy_of_a_bad_device(tmp_path: Path, calibr
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
-    assert "devices/mine.json: parameters.peak_flops_per_s is missing; driple-calibrate" in last
+    assert "devices/mine.json: parameters.peak: unknown; correct it, or run driple-calibrate" in last
     assert not list(tmp_path.glob("traces/*/*/run.json"))

@@ -46,6 +46,16 @@ def test_a_simulated_sweep_leaves_ordinary_runs_and_rows(tmp_path: Path) -> None
         assert load_run(Path(str(each.directory))).tasks["worker:0"].steps is not None
 
 
+def test_a_job_of_pytorch_is_simulated_with_its_own_graph(tmp_path: Path) -> None:
+    workload = {"model": "lenet", "batch_size": 8, "strategy": "allreduce", "framework": "torch", "topology": "star"}
+    (result,) = driple.run(experiment(setting="v100-p0w2-1g", workloads=[workload]), output=tmp_path / "traces").runs
+    graph = pq.read_table(Path(str(result.directory)) / "graph/worker.parquet").to_pylist()[0]
+    assert graph["framework"] == "torch" and "CollectiveReduceV2" in {node["op"] for node in graph["nodes"]}
+    driple.build_dataset(tmp_path / "traces", output=tmp_path / "datasets")
+    rows = pq.read_table(tmp_path / "datasets/simulated/v100-p0w2-1g.parquet").to_pylist()
+    assert {(row["framework"], row["topology"], row["bytes_sent"]) for row in rows} == {("torch", "star", 8691360.0)}
+
+
 def test_the_pipeline_finds_the_metrics_that_the_simulator_computes(tmp_path: Path) -> None:
     """Through files or not: the same series, the same rules."""
     (result,) = driple.run(experiment(workloads=[{"model": "resnet50", "batch_size": 32}]), output=tmp_path).runs
@@ -108,11 +118,9 @@ def test_an_experiment_without_hosts_can_be_simulated(tmp_path: Path) -> None:
 def test_a_plan_refuses_what_the_simulation_would(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="network: loss: a simulation has no packet loss"):
         plan_sweep(experiment(setting="v100-p1w2-1g", network={"loss": ["0%", "1%"]}), output=tmp_path)
-    with pytest.raises(BadInput, match="jobs of PyTorch cannot be simulated"):
+    with pytest.raises(BadInput, match="strategy pair_averaging cannot be simulated; measure it"):
         plan_sweep(
-            experiment(
-                setting="v100-p0w2-1g", workloads=[{"model": "lenet", "framework": "torch", "strategy": "allreduce"}]
-            ),
+            experiment(setting="v100-p0w2-1g", workloads=[{"model": "lenet", "strategy": "pair_averaging"}]),
             output=tmp_path,
         )
 
@@ -133,12 +141,18 @@ def _after_first(folder: Path) -> Any:
         ({"setting": "h100-p1w2-pcie"}, "driple-calibrate --name h100"),
         ({"setting": "v100-p1w1-1g", "network": {"loss": "1%"}}, "network: loss: a simulation has no packet loss"),
         ({"setting": "v100-p1w1-1g", "network": {"congestion": "bbr"}}, "network: congestion: a simulation has no"),
+        ({"setting": "v100-p100w1000-1g"}, "v100-p100w1000-1g: 100000 pairs of tasks would exchange tensors"),
     ],
 )
-def test_what_cannot_be_simulated_is_refused_in_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_simulated_is_refused_before_anything_is_started(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    said: list[str] = []
+    with pytest.raises(BadInput, match=message) as caught:
+        driple.run(experiment(**change), output=tmp_path / "traces", progress=said.append)
+    assert "\n" not in str(caught.value) and not said and not (tmp_path / "traces").exists()
     with pytest.raises(BadInput, match=message):
-        driple.run(experiment(**change), output=tmp_path)
-    assert not list(tmp_path.glob("*/.*.partial"))
+        plan_sweep(experiment(**change), output=tmp_path / "traces")
 
 
 def test_a_killed_controller_leaves_no_process_and_no_half_run(tmp_path: Path) -> None:
@@ -205,6 +219,23 @@ def test_ctrl_c_ends_a_sweep_that_the_same_command_continues(tmp_path: Path) -> 
     done = len(list(tmp_path.glob("*/*/run.json")))
     stopped = driple.run("v100-p1w2-pcie", output=tmp_path, simulate=True, stop=_after_first(tmp_path))
     assert len(stopped.skipped) == done and not stopped.failed and stopped.simulated
+
+
+def test_ctrl_c_ends_a_simulation_that_takes_long(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text(
+        "setting: v100-p1w500-1g\nhosts: simulated\nsteps: 20\nworkloads:\n  - {model: resnet50, batch_size: 32}\n"
+    )
+    command = [sys.executable, "-m", "driple.orchestrator.cli", str(path), "--output", str(tmp_path / "traces")]
+    controller = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _until(lambda: list(tmp_path.glob("traces/*/.*.partial/job.json")))
+    children = _children(controller.pid)
+    controller.send_signal(signal.SIGINT)
+    out, err = controller.communicate(timeout=20)  # the simulation alone takes longer
+    assert controller.returncode == 130, err
+    assert "1 not done" in out and "FAILED" not in err and "Traceback" not in err
+    assert children and not any(Path("/proc", str(pid)).exists() for pid in children)
+    assert not [path for path in tmp_path.glob("traces/*/*") if path.is_dir()]
 
 
 def _children(pid: int) -> list[int]:

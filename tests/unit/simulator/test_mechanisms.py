@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from driple.contracts.strategy import TOPOLOGIES
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer
-from driple.simulator.collectives import AllReduceJob, rounds, tree
+from driple.simulator.collectives import AllReduceJob, pair_count, phases, rounds
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import OpCosts
@@ -96,6 +97,13 @@ def test_processors_are_shared_by_machine_or_by_all_hosts_of_a_lab() -> None:
     assert Cluster(machines, host(), None).processors(seconds) == {}
 
 
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_pairs_are_those_of_the_phases(topology: str) -> None:
+    for workers in (3, 4, 9):
+        found = {frozenset(pair[:2]) for phase in phases(topology, range(workers)) for pair in phase}
+        assert pair_count(topology, workers) == len(found)
+
+
 def reduce_s(topology: str, workers: int, latency_s: float = 0.0) -> float:
     """Seconds of one reduction of 100 MB over links of 100 MB/s, without computing."""
     parts = [Segment(1e-9, 1e-9, 0.0, reduced=Moved(100 * MB, 1))]
@@ -110,18 +118,22 @@ def reduce_s(topology: str, workers: int, latency_s: float = 0.0) -> float:
 def test_closed_forms_of_a_reduction_of_one_second(workers: int) -> None:
     assert reduce_s("ring", workers) == pytest.approx(2 * (workers - 1) / workers)
     # All others share the link of the first worker, inward and then outward.
-    assert reduce_s("star", workers) == pytest.approx(2 * (workers - 1))
+    assert reduce_s("star", workers) == reduce_s("tree", workers) == pytest.approx(2 * (workers - 1))
+    # Each of the W stars has a W-th of the bytes, and all links are equally busy.
+    assert reduce_s("clique", workers) == pytest.approx(2 * (workers - 1) / workers)
 
 
 def test_closed_form_of_a_full_tree() -> None:
     # 7 workers: 2 levels below the root. At each level every parent takes two children over one link, twice.
-    assert reduce_s("tree", 7) == pytest.approx(2 * 2 * 2.0)
+    assert reduce_s("binary_tree_star", 7) == pytest.approx(2 * 2 * 2.0)
     # 4 workers: the deepest level has one child, which is alone on its link.
-    assert reduce_s("tree", 4) == pytest.approx(2 * (1.0 + 2.0))
-    assert [len(phase) for phase in tree(7)] == [4, 2, 2, 4]
+    assert reduce_s("binary_tree_star", 4) == pytest.approx(2 * (1.0 + 2.0))
+    assert [len(phase) for phase in phases("binary_tree_star", range(7))] == [4, 2, 2, 4]
 
 
-@pytest.mark.parametrize(("topology", "workers", "count"), [("ring", 8, 14), ("tree", 7, 4), ("star", 8, 2)])
+@pytest.mark.parametrize(
+    ("topology", "workers", "count"), [("ring", 8, 14), ("binary_tree_star", 7, 4), ("star", 8, 2)]
+)
 def test_latency_is_that_of_the_rounds(topology: str, workers: int, count: int) -> None:
-    assert rounds(topology, workers) == count
+    assert rounds(topology, range(workers)) == count
     assert reduce_s(topology, workers, 0.5) - reduce_s(topology, workers) == pytest.approx(0.5 * count)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import mean, median
+from typing import Any
 
 import pytest
 
@@ -12,12 +14,17 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import GPU, HOST, read_device
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
+from driple.contracts.zoo import DATASETS, MODELS, ordinary_size
 from driple.pipeline.graph.public import stored_step
+from driple.simulator.fit.fit_rows import replays_of
 from driple.simulator.fit.gpus import GPUS, SLOWER
+from driple.simulator.fit.measured_jobs import read_jobs
+from driple.simulator.fit.replay import step_times
+from driple.simulator.fit.step_file import STEPS, StepFile
 from driple.simulator.host_model import host_model
 from driple.simulator.op_costs import op_costs
 from driple.simulator.parameter_files import parameters
-from driple.simulator.simulation import simulate_workload
+from driple.simulator.simulation import simulate_workload, usual_backend
 
 ROOT = Path(driple.simulator.__file__).parent
 FILES = sorted(ROOT.glob("*s/*.json"))
@@ -60,10 +67,10 @@ def test_the_host_file_of_gpu_servers_is_complete() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"peak_flops_per_s": None}, "parameters.peak_flops_per_s is missing; driple-calibrate"),
-        ({"peak_flops_per_s": 15.7}, "parameters.peak_flops_per_s.value: expected at least"),
-        ({"memory_bytes_per_s": -1.0}, "parameters.memory_bytes_per_s.value: expected 0 to"),
-        ({"dispatch_s": 1e9}, "parameters.dispatch_s.value: expected at most 10 s"),
+        ({"peak_flops_per_s": None}, "parameters.peak_flops_per_s is missing; correct it, or run driple-calibrate"),
+        ({"peak_flops_per_s": 15.7}, "parameters.peak_flops_per_s.value: expected 1e+06 to"),
+        ({"memory_bytes_per_s": -1.0}, "parameters.memory_bytes_per_s.value: expected 10000 to"),
+        ({"dispatch_s": 1e9}, "parameters.dispatch_s.value: expected 0 to 1 s"),
     ],
 )
 def test_a_broken_device_file_is_one_line(
@@ -87,3 +94,31 @@ def test_an_unknown_device_is_one_line_with_the_known_ones(monkeypatch: pytest.M
     monkeypatch.setenv("DRIPLE_DEVICES", str(tmp_path))
     with pytest.raises(BadInput, match="no device file of h100 .*v100.*driple-calibrate --name h100"):
         parameters(Setting.parse("h100-p1w2-pcie"))
+
+
+def test_the_shipped_machine_is_that_of_its_rows(checkout: Path) -> None:
+    """Fails if `cpu` or `lab-host` was fitted again, and the machine file was not."""
+    for path in ROOT.glob("machines/*.json"):
+        setting = Setting.parse(path.stem)
+        replays = replays_of(read_jobs(checkout / "datasets", setting)[::4], StepFile(checkout / "datasets" / STEPS))
+        found = parameters(setting)
+        times = step_times(replays, found.device, found.host)
+        measured = [one.job.targets["step_s"] for one in replays]
+        assert median(a / b for a, b in zip(times, measured, strict=True)) == pytest.approx(1.0, abs=0.1)
+
+
+def test_all_reduce_over_gpus_of_a_machine_scales_as_measured(checkout: Path) -> None:
+    """What a user of `simulate_workload` gets, and not only the fit, against public measurements."""
+    table = json.loads((checkout / "benchmarks/data/simulator-gpu.json").read_text())["multi_gpu"]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]][::8]
+
+    def step_s(row: dict[str, Any], gpus: int) -> float:
+        known = MODELS[row["model"]]
+        size = ordinary_size(known, DATASETS["imagenet"])
+        workload = Workload(row["model"], "imagenet", row["batch_size"], image_size=size, strategy="allreduce")
+        setting = Setting.parse(f"{row['gpu']}-p0w{gpus}-pcie")
+        backend = usual_backend(setting, workload.topology, workload.framework)
+        return simulate_workload(workload, setting, backend=backend).job.step_s
+
+    errors = [abs(step_s(row, row["gpus"]) / step_s(row, 1) * row["alone"] / row["step_s"] - 1) for row in rows]
+    assert len(errors) > 12 and mean(errors) < 0.1

@@ -63,8 +63,8 @@ def test_an_all_reduce_starts_after_the_step_and_takes_its_bytes_and_tensors() -
 
 def test_written_hosts_and_fabrics_are_complete() -> None:
     origin = Origin(3, 1.0, "2026-11-18")
-    host = host_model(host_file(1e-4, 1.2e-9, 5e-5, origin, origin))
-    assert (host.rpc_s, host.collective_s) == (5e-5, 5e-5)
+    host = host_model(host_file(1e-4, 1.2e-9, 15e9, 5e-5, origin, origin))
+    assert (host.rpc_s, host.collective_s, host.nccl_bytes_per_s) == (5e-5, 5e-5, 15e9)
     total = host.server_send_s_per_byte + host.server_receive_s_per_byte + host.apply_s_per_byte
     assert total == pytest.approx(1.2e-9)
     one, ten, forty = (file.value("link_bytes_per_s") for file in fabric_files("2026-11-18"))

@@ -82,6 +82,16 @@ def test_op_times_give_their_coefficients() -> None:
     assert found[:3] == pytest.approx((2e-5, 1.5, 0.7), rel=1e-3)
 
 
+def test_no_op_needs_fewer_multiplications_than_its_algorithm() -> None:
+    # Bound by bytes and noisy: the free fit has almost no cost of FLOPs, and says nothing about a large layer.
+    gpu = GPUS["v100"]
+    amounts = [(1e9 * a, 4e8 * a) for a in (1.0, 2.0, 5.0)]
+    ops = [Timed("x", f, b, 0.05 * f / gpu.peak_flops_per_s + 3 * b / gpu.memory_bytes_per_s) for f, b in amounts]
+    found = affine(ops, gpu, 0.25)
+    assert found.flop_cost == pytest.approx(0.25) and found.byte_cost < 3.0
+    assert found.launch_s >= 0 and found.error_pct < 5
+
+
 HEADER = "source,gpu,framework,graph,model,batch_per_gpu,step_s\n"
 
 

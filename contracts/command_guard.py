@@ -17,6 +17,7 @@ EXTRAS: Dict[str, str] = {
     **dict.fromkeys(_PIPELINE.split(), "pipeline"),
     **dict.fromkeys(_INSPECTOR.split(), "inspector"),
     **{"tensorflow": "workloads", "tf_keras": "workloads", "optuna": "tune"},
+    "onnx": "onnx",
     **{"dask": "dask", "distributed": "dask", "ray": "ray"},
 }
 """The extra that installs a module."""
@@ -92,7 +93,7 @@ def missing_extra(error: ModuleNotFoundError, command_module: str = "") -> Optio
         elif command_module.endswith("cli_train"):
             extra = "inspector"
         elif command_module.endswith("workloads.cli"):
-            extra = "workloads"
+            extra = "workloads-torch" if module == "torch" else "workloads"
     return BadInput(f"{_PACKAGES.get(module, module)} is not installed: pip install 'driple[{extra}]'")
 
 

@@ -52,6 +52,18 @@ class ClockFit:
 
 
 @dataclass(frozen=True)
+class HostShare:
+    """The fixed share of the machine's processors that a host of a lab had, and what enforced it."""
+
+    cores: float
+    period_ms: float  # the host has `cores` times this in every period
+    made_by: str  # `cgroup v1` or `cgroup v2`
+    core: Optional[int] = None  # the processor to which it was bound; None if to none
+    pace_ms: Optional[float] = None  # how often the kernel was made to account for what the host has used
+    pace_priority: str = ""  # of the process that did so: `fifo` or `normal`
+
+
+@dataclass(frozen=True)
 class HostRecord:
     """A host of the run, as described by its agent."""
 
@@ -66,6 +78,8 @@ class HostRecord:
     gpus: Tuple[str, ...] = ()  # names by index; empty if no GPU was needed
     fingerprint: Optional[Fingerprint] = None
     """How fast its machine is. None if it could not be measured, and then absent from the file."""
+    share: Optional[HostShare] = None
+    """None if it shared all processors with the other hosts of its machine, and then absent from the file."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +116,7 @@ class Manifest:
     git_commit: Optional[str] = None  # of driple, in a checkout; with `-dirty` after local changes
     measured_network: Dict[str, float] = field(default_factory=dict)  # measured rate and loss
     trained_with: Dict[str, str] = field(default_factory=dict)
-    """What the workers say they used: version of the framework, backend, topology. Absent from the file if empty."""
+    """What the workers say they used: versions, backend, topology, `gradient_bytes`. Absent from the file if empty."""
     network_done_by: Dict[str, str] = field(default_factory=dict)
     """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
     checksums: Dict[str, str] = field(default_factory=dict)
@@ -110,6 +124,8 @@ class Manifest:
     failure: Optional[str] = None  # why it failed, in one line
     network_not_as_asked: Optional[str] = None
     """Why the run had another network than its setting: the lab could not be created. Absent from the file if None."""
+    share_not_as_asked: Optional[str] = None
+    """Why the hosts did not have the share that the run asks for. Absent from the file if None."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -131,13 +147,15 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         value = to_plain(self)
-        if self.network_not_as_asked is None:
-            del value["network_not_as_asked"]  # earlier releases refuse keys that they do not know
-        if not self.trained_with:
-            del value["trained_with"]
+        for name in ("network_not_as_asked", "share_not_as_asked", "trained_with"):
+            if not value[name]:
+                del value[name]  # earlier releases refuse keys that they do not know
+        if self.run.cores_per_host is None:
+            del value["run"]["cores_per_host"]
         for host in value["hosts"].values():
-            if host["fingerprint"] is None:
-                del host["fingerprint"]
+            for name in ("fingerprint", "share"):
+                if host[name] is None:
+                    del host[name]
         with replacing(path) as stream:
             json.dump(value, stream, indent=1, sort_keys=True)
             stream.write("\n")
@@ -160,6 +178,11 @@ def network_as_specified(manifest: Manifest) -> bool:
     return manifest.network_not_as_asked is None and not on_loopback(manifest)
 
 
+def as_specified(manifest: Manifest) -> bool:
+    """Whether the network of the tasks and the share of their hosts were as the run asks."""
+    return network_as_specified(manifest) and manifest.share_not_as_asked is None
+
+
 def on_loopback(manifest: Manifest) -> bool:
     """Whether tasks of a setting with a link rate ran as processes of one machine, over its loopback interface."""
     kinds = {host.kind for host in manifest.hosts.values()}
@@ -169,7 +192,7 @@ def on_loopback(manifest: Manifest) -> bool:
 def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
     """Whether `path` is the run.json of a sealed run; False for anything broken.
 
-    `any_network` also accepts a run whose network was not as specified.
+    `any_network` also accepts a run whose network, or share of processors, was not as specified.
     """
     # Reads a few keys only: a resume checks ten thousand of these files. The pipeline uses `Manifest.read`.
     try:
@@ -181,7 +204,7 @@ def is_sealed(path: Path, run_id: str, *, any_network: bool = False) -> bool:
         and value.get("schema_version") == SCHEMA_VERSION
         and value.get("status") == SEALED
         and value.get("run_id") == run_id
-        and (any_network or value.get("network_not_as_asked") is None)
+        and (any_network or (value.get("network_not_as_asked") is None and value.get("share_not_as_asked") is None))
     )
 
 

@@ -24,6 +24,9 @@ IDENTITY_VERSION = 1  # part of the hash of a run. Increase it when a default be
 SHARDINGS: Tuple[str, ...] = (BALANCED, ROUND_ROBIN)
 
 
+LEAST_STEPS = 6
+"""Measured steps of a run that ends once its step times are known well enough: the fewest for a standard error."""
+
 MAX_TIMEOUT_S = 30 * 24 * 3600.0
 
 T = TypeVar("T")
@@ -149,6 +152,8 @@ class Measurement:
     sampling_hz: float = 100.0
     threads: int = 0  # intra-op threads of a task; 0 for the default of the framework
     capture: Optional[str] = None  # `headers`: packets are recorded too; None: they are not
+    until_pct: Optional[float] = None
+    """Ends earlier than after `steps`: once the standard error of the mean step time is at most this share of it."""
 
     def __post_init__(self) -> None:
         if self.capture is not None and self.capture not in CAPTURES:
@@ -157,8 +162,16 @@ class Measurement:
             raise BadInput("exactly one of steps and duration_s must be set")
         _at_least(1, steps=1 if self.steps is None else self.steps, sampling_hz=self.sampling_hz)
         _at_least(0, warmup_steps=self.warmup_steps, threads=self.threads)
+        if self.until_pct is not None and (self.steps is None or not self.until_pct > 0):
+            raise BadInput("until_pct: expected more than 0, with steps as the most")
         if self.duration_s is not None and not self.duration_s > 0:
             raise BadInput(f"duration_s: expected more than 0, got {self.duration_s:g}")
+
+    @property
+    def least_steps(self) -> int:
+        """The measured steps that every worker of a successful run has."""
+        most = self.steps or 1
+        return most if self.until_pct is None else min(most, LEAST_STEPS)
 
 
 class _Json:
@@ -184,9 +197,13 @@ class RunSpec(_Json):
     network: NetworkCondition = field(default_factory=NetworkCondition)
     seed: int = 1
     repetition: int = 0
+    cores_per_host: Optional[float] = None
+    """Fixed share of the processors of the machine that each host has; None: all hosts of a machine share them."""
 
     def __post_init__(self) -> None:
         _at_least(0, seed=self.seed, repetition=self.repetition)
+        if self.cores_per_host is not None and not self.cores_per_host > 0:
+            raise BadInput(f"cores_per_host: expected more than 0, got {self.cores_per_host:g}")
         placed = [task for group in self.together for task in group]
         tasks = self.setting.tasks
         if len(placed) != len(tasks) or set(placed) != set(tasks):
@@ -221,6 +238,9 @@ class JobSpec(_Json):
     code_path: Optional[str] = None  # the user's model file on the host
     go_path: Optional[str] = None
     """A file on the host that appears when all tasks are sampled. Workers that start quickly wait for it."""
+    share_path: Optional[str] = None
+    """A file on the host that appears when the tasks have the share of their host. Workers wait for it once they are
+    ready: outside of the share they start faster. None without a share."""
 
     def __post_init__(self) -> None:
         if [task.task for task in self.tasks] != list(self.run.setting.tasks):

@@ -32,6 +32,7 @@ class Strategy:
     frameworks: Mapping[str, Tuple[str, ...]]
     """Frameworks in which it is available, each with the backends that it can use there, the default first."""
     has_topology: bool = False
+    has_simulation: bool = True
     least_workers: int = 1
 
     @property
@@ -65,8 +66,8 @@ class Framework:
     """The extra of driple that installs them."""
     topologies: Tuple[str, ...]
     """Of its all-reduce."""
-    writes_graph: bool
-    """Whether a worker writes the graph that it trains."""
+    graph_since_start: bool
+    """Whether all its runs have a graph; else those of earlier releases have none."""
     one_port: bool
     """Whether all connections of a task go to the port of its address. A container publishes only that port."""
 
@@ -83,6 +84,12 @@ class Backend:
     """Modules that a host must have besides those of the framework, as there."""
     extra: str = ""
     """The extra of driple that installs them."""
+    recipe: str = ""
+    """The page that says how to install them, if no extra can."""
+    library: str = ""
+    """What trains in place of the framework's own data parallelism."""
+    one_port: bool = True
+    """Whether it opens no ports besides those of the framework."""
 
 
 FRAMEWORKS: Dict[str, Framework] = {
@@ -94,7 +101,7 @@ FRAMEWORKS: Dict[str, Framework] = {
             {"tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tf-nightly"), "tf_keras": ("tf-keras",)},
             extra="workloads",
             topologies=(RING,),
-            writes_graph=True,
+            graph_since_start=True,
             one_port=True,
         ),
         Framework(
@@ -103,7 +110,7 @@ FRAMEWORKS: Dict[str, Framework] = {
             {"torch": ("torch",)},
             extra="workloads-torch",
             topologies=TOPOLOGIES,
-            writes_graph=False,
+            graph_since_start=False,
             one_port=False,
         ),
     )
@@ -113,6 +120,22 @@ GRPC = "grpc"
 GLOO = "gloo"
 MPI = "mpi"
 NCCL = "nccl"
+HOROVOD = "horovod"
+HOROVOD_GLOO = "horovod_gloo"
+HOROVOD_MPI = "horovod_mpi"
+
+
+def _horovod(name: str) -> Backend:
+    return Backend(
+        name,
+        topologies=(RING,),
+        packages={"horovod": ("horovod",)},
+        recipe="docs/guides/horovod.md",
+        library=HOROVOD,
+        one_port=False,
+    )
+
+
 BACKENDS: Dict[str, Backend] = {
     backend.name: backend
     for backend in (
@@ -121,6 +144,8 @@ BACKENDS: Dict[str, Backend] = {
         Backend(MPI, packages={"mpi4py": ("mpi4py",)}, extra="mpi"),
         # Without GPUs TensorFlow takes its ring over gRPC instead, and does not say so.
         Backend(NCCL, needs_gpu=True, topologies=(RING,)),
+        _horovod(HOROVOD_GLOO),
+        _horovod(HOROVOD_MPI),
     )
 }
 
@@ -132,10 +157,20 @@ STRATEGIES: Dict[str, Strategy] = {
             "allreduce",
             (WORKER,),
             updates=("sync",),
-            frameworks={"tensorflow": (GRPC, NCCL), "torch": (GLOO, MPI, NCCL)},
+            frameworks={
+                "tensorflow": (GRPC, NCCL, HOROVOD_GLOO, HOROVOD_MPI),
+                "torch": (GLOO, MPI, NCCL, HOROVOD_GLOO, HOROVOD_MPI),
+            },
             has_topology=True,
         ),
-        Strategy("pair_averaging", (WORKER,), updates=("async",), frameworks={"torch": (GLOO,)}, least_workers=2),
+        Strategy(
+            "pair_averaging",
+            (WORKER,),
+            updates=("async",),
+            frameworks={"torch": (GLOO,)},
+            has_simulation=False,
+            least_workers=2,
+        ),
     )
 }
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.metrics import RESOURCES, TARGETS
@@ -54,6 +54,20 @@ def joined_provenance(kinds: Iterable[str]) -> str:
     return _AND.join(sorted({one for kind in kinds for one in kind.split(_AND)}))
 
 
+def check_one_share(shares: Iterable[Optional[float]]) -> None:
+    """Raises BadInput if rows of hosts with different shares of their machine's processors are in one file.
+
+    They are of different machines.
+    """
+    found = sorted(set(shares), key=lambda share: share or 0.0)
+    if len(found) > 1:
+        texts = ["without" if share is None else f"with {share:g}" for share in found]
+        raise BadInput(
+            f"rows {' and '.join(texts)} cores_per_host in one dataset: they are never mixed; build each kind into a "
+            "folder of its own (driple-build-dataset --output)"
+        )
+
+
 def is_simulated(provenance: Any) -> bool:
     """Whether something of this provenance is based on simulation, wholly or in part."""
     return isinstance(provenance, str) and SIMULATED in provenance.split(_AND)
@@ -81,13 +95,17 @@ NETWORK_CHOICES: Dict[str, Tuple[str, ...]] = {
 """Those of them that have names instead of numbers."""
 
 
-def fill_network(row: Dict[str, Any]) -> None:
-    """Adds the network columns that a row lacks because its file is older than the condition.
+LATER_COLUMNS = (*NETWORK_COLUMNS, "backend", "topology")
+"""Columns that files of earlier releases lack."""
 
-    It then ran without that condition. Of a published row the network is unknown.
+
+def fill_later_columns(row: Dict[str, Any]) -> None:
+    """Adds the columns that a row lacks because its file is older than they are.
+
+    It then ran without that network condition. Of a published row the network is unknown.
     """
-    for name, value in NETWORK_COLUMNS.items():
-        row.setdefault(name, None if row["provenance"] == PUBLISHED else value)
+    for name in LATER_COLUMNS:
+        row.setdefault(name, None if row["provenance"] == PUBLISHED else NETWORK_COLUMNS.get(name))
 
 
 BACKGROUND_LOAD_FLAG = "foreign_load"
@@ -95,8 +113,11 @@ BACKGROUND_LOAD_FLAG = "foreign_load"
 LOOPBACK_FLAG = "loopback_network"
 MISMATCH_FLAG = "link_mismatch"
 """The measured links of the run were not those of the setting, or not as asked for."""
-OTHER_NETWORK_FLAGS = (LOOPBACK_FLAG, MISMATCH_FLAG)
-"""Of rows whose tasks did not have the network of the setting; they are left out unless asked for."""
+SHARE_FLAG = "share_mismatch"
+"""The hosts did not have the share of processors that was asked for."""
+OTHER_NETWORK_FLAGS = (LOOPBACK_FLAG, MISMATCH_FLAG, SHARE_FLAG)
+"""Of rows whose tasks did not have the network of the setting or the share that was asked for; they are left out
+unless asked for."""
 """The tasks ran on one machine without the network of the setting."""
 UNITS_FLAG = "units_as_published"
 SYMMETRISED_FLAG = "adjacency_symmetrised"
@@ -158,7 +179,13 @@ IDENTITY = _columns(
     "task | text | `ps:0`, `worker:1`, ...; null in published rows",
     "role | text | `ps` or `worker`; null in published rows",
 )
-IDENTITY += TRANSPORT
+LENGTH = _columns(
+    "until_pct | real | standard error of the mean step time at which the run ended before `steps`; null without it",
+)
+SHARE = _columns(
+    "cores_per_host | real | fixed share of its machine's processors that each host had; null without one",
+)
+IDENTITY += TRANSPORT + SHARE + LENGTH
 
 PROVENANCE = _columns(
     "run_id | text | the run's name; of a published row its place in the file",
@@ -193,7 +220,7 @@ FINGERPRINT = _columns(
     "fingerprint_spread_pct | real | largest spread of the repeats of one of these figures",
 )
 """How fast the host's machine was (contracts/fingerprint.py)."""
-ABSENT_IF_NULL = TRANSPORT + FINGERPRINT
+ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT
 """Columns that are absent from a file if no row has a value."""
 
 GRAPH = _columns(

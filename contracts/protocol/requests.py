@@ -145,6 +145,13 @@ class Start(Request[StartAnswer]):
             raise BadInput("talk and stdout: expected one of the two")
 
 
+class JoinGroups(Request[Done]):
+    """Move a process with all its threads into control groups. Nothing happens if it has ended."""
+
+    pid: int
+    files: Tuple[str, ...]  # `cgroup.procs` of each group
+
+
 class Tell(Request[Done]):
     """Send a line to the stdin of a process that was started with `talk`."""
 

@@ -1,6 +1,9 @@
 """Messages between the controller and a simulator process: one JSON object with one key per line.
 
+controller  {"check": {"setting": "v100-p1w2-pcie", "topology": "ring"}}  before the first run
+simulator   {"checked": {"setting": "v100-p1w2-pcie"}}
 controller  {"simulate": {"job": "job.json", "folder": "DIR"}}           the folder has trace/, steps/, graph/, logs/
+simulator   {"simulating": {"folder": "DIR", "share": 0.25}}             of a job that takes long, now and then
 simulator   {"simulated": {"folder": "DIR", "steps": 8, ...}}
 simulator   {"failed": {"folder": "DIR", "message": "...", "bad_input": true}}
 """
@@ -14,6 +17,20 @@ from driple.contracts.errors import BadInput, shown
 from driple.contracts.protocol.message import Tagged, read_tagged
 
 
+class Check(Tagged):
+    """Say whether runs of a setting can be simulated."""
+
+    setting: str
+    topology: str
+    """Of an all-reduce."""
+
+
+class Checked(Tagged):
+    """They can."""
+
+    setting: str
+
+
 class Simulate(Tagged):
     """Simulate a run."""
 
@@ -21,6 +38,14 @@ class Simulate(Tagged):
     """File of the JobSpec."""
     folder: str
     """The run directory, without its manifest."""
+
+
+class Simulating(Tagged):
+    """A run is being simulated."""
+
+    folder: str
+    share: float
+    """Of its computing that is done."""
 
 
 class Simulated(Tagged):
@@ -40,15 +65,16 @@ class Simulated(Tagged):
 
 
 class Failed(Tagged):
-    """A run could not be simulated."""
+    """A run could not be simulated, or no run of a setting can be."""
 
     folder: str
+    """Empty for a setting."""
     message: str
     bad_input: bool
     """The cause is the request, so another try fails too."""
 
 
-MESSAGES = (Simulate, Simulated, Failed)
+MESSAGES = (Check, Checked, Simulate, Simulating, Simulated, Failed)
 
 
 def read_line(line: Union[str, bytes]) -> Tagged:

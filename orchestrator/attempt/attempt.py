@@ -20,7 +20,14 @@ from driple.orchestrator.attempt.data_network import LinkState
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin
 from driple.orchestrator.attempt.monitor import Listener, try_ask
 from driple.orchestrator.attempt.packet_capture import HostCapture, start_captures, stop_captures
-from driple.orchestrator.attempt.prepare import Request, let_go, prepare, python_versions
+from driple.orchestrator.attempt.prepare import (
+    Request,
+    give_shares,
+    have_shares,
+    let_go,
+    prepare,
+    python_versions,
+)
 from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
@@ -139,6 +146,13 @@ class Attempt:
                 ),
             )
         let_go(self.clients, self.folders)
+        if have_shares(self._request):
+            self._listener.until(
+                lambda: all(state.ready or state.over for state in workers),
+                self._request.timeouts.start_s + BACKSTOP_S,
+                lambda: "not ready: " + ", ".join(state.where for state in workers if not state.ready),
+            )
+            give_shares(self._request, self.states.values(), self.folders)
 
     def _watch(self) -> None:
         timeouts = self._request.timeouts
@@ -173,7 +187,7 @@ class Attempt:
             ),
         )
         measurement = self._request.spec.measurement
-        least = measurement.warmup_steps + (measurement.steps or 1)
+        least = measurement.warmup_steps + measurement.least_steps
         for state in self.states.values():
             if not state.summary:
                 hint = "a run of a second can end before its sampler starts: increase the steps"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,9 @@ A = TypeVar("A", bound=Message)
 HOUR_S = 3600.0
 CODE_FILE = "model.py"
 GO_FILE = "go"
+SHARE_FILE = "share"
 LOOK_S = 60.0
+JOIN_S = 20.0
 MIN_FREE_BYTES = 64 * 1024 * 1024  # an hour at 100 Hz is a trace of about 40 MB
 
 
@@ -85,6 +87,26 @@ def let_go(clients: Clients, folders: Mapping[str, str]) -> None:
     ask_each(clients, {name: requests.Write(path=f"{folders[name]}/{GO_FILE}", text="") for name in folders})
 
 
+def have_shares(request: Request) -> bool:
+    """Whether hosts of the run have a share of the processors, which their tasks must join."""
+    return any(request.hosts[name].cpu_groups for name in request.clients)
+
+
+def give_shares(request: Request, states: Iterable[TaskState], folders: Mapping[str, str]) -> None:
+    """Gives the tasks the share of their host, and lets the workers begin.
+
+    The agent, sshd and the samplers stay outside, so that the tasks have all of it.
+    """
+    waiting = []
+    for state in states:
+        groups = request.hosts[state.client.name].cpu_groups
+        if groups and state.pid is not None:
+            waiting.append(state.client.post(requests.JoinGroups(pid=state.pid, files=groups)))
+    for answer in waiting:
+        answer(JOIN_S)
+    ask_each(request.clients, {name: requests.Write(path=f"{folders[name]}/{SHARE_FILE}", text="") for name in folders})
+
+
 def ask_each(clients: Clients, wanted: Mapping[str, requests.Request[A]], timeout_s: float = 20.0) -> dict[str, A]:
     """Sends requests to several hosts at once; returns the answers by host."""
     answers = {name: clients[name].post(request) for name, request in wanted.items()}
@@ -130,13 +152,14 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
         client.info = None
         extras = ",".join(filter(None, (framework.extra, backend.extra)))
         lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
+        recipe = f" (and {', '.join(backend.packages)} as in {backend.recipe})" if backend.recipe else ""
         raise HostError(
-            f"{name}: {spec.python} cannot train: {lacks}; install driple[{extras}] there, or name another "
+            f"{name}: {spec.python} cannot train: {lacks}; install driple[{extras}]{recipe} there, or name another "
             "python or an image in the inventory"
         )
-    if spec.image and not framework.one_port and request.spec.setting.workers > 1:
+    if spec.image and not (framework.one_port and backend.one_port) and request.spec.setting.workers > 1:
         raise HostError(
-            f"{name}: {framework.title} opens ports of its own, and a container publishes one; "
+            f"{name}: {backend.library or framework.title} opens ports of its own, and a container publishes one; "
             "name a python instead of an image in the inventory"
         )
     present = {gpu.index for gpu in info.gpus or ()}
@@ -153,6 +176,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
         own = to_plain(job)
         own["code_path"] = None if request.code is None else f"{folders[name]}/{CODE_FILE}"
         own["go_path"] = f"{folders[name]}/{GO_FILE}"
+        own["share_path"] = f"{folders[name]}/{SHARE_FILE}" if have_shares(request) else None
         texts[name] = requests.Write(path=f"{folders[name]}/job.json", text=json.dumps(own, indent=1))
     ask_each(request.clients, texts)
     if request.code is not None:
@@ -162,8 +186,7 @@ def _write(request: Request, job: JobSpec, folders: Mapping[str, str]) -> None:
 
 def _state(request: Request, item: PlacedTask, folders: Mapping[str, str], tasks_on_host: int) -> TaskState:
     host, client = request.hosts[item.host], request.clients[item.host]
-    framework = FRAMEWORKS[request.spec.workload.framework]
-    place = TaskPlace(item.task, folders[item.host], writes_graph=framework.writes_graph)
+    place = TaskPlace(item.task, folders[item.host])
     way = CONTAINER if host.image else PYTHON if request.cold else WARM
     source = request.links.traffic_source(request.spec.setting, client, tasks_on_host, way)
     command = shlex.join(place.command(host.python, lifeline=way == PYTHON))

@@ -26,8 +26,8 @@ TASK_MODULE = "driple.workloads.cli"
 class TaskPlace:
     """Process names and files of a task of one attempt."""
 
-    def __init__(self, task: str, run_folder: str, *, writes_graph: bool = True) -> None:
-        """`run_folder` is absolute and unique to the attempt; `writes_graph` says whether workers of the job can."""
+    def __init__(self, task: str, run_folder: str) -> None:
+        """`run_folder` is absolute and unique to the attempt."""
         self.task = task
         self.run_folder = run_folder
         self.process = f"{task} {run_folder.rpartition('.')[2]}"
@@ -39,7 +39,7 @@ class TaskPlace:
         self.sampler_spec = f"{run_folder}/trace/{file_name(task)}.json"
         self.sampler_log = f"{self.out}/{SAMPLER_LOG}"
         self.steps = f"{self.out}/{STEPS_TABLE}"
-        self.graph = f"{self.out}/{GRAPH_FILE}" if writes_graph and task == "worker:0" else None
+        self.graph = f"{self.out}/{GRAPH_FILE}" if task == "worker:0" else None
         """One worker writes the graph, which is the same for all."""
 
     def command(self, python: str, *, lifeline: bool) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.formats.packets import CAPTURES
@@ -32,9 +32,9 @@ from driple.orchestrator.config.validation import (
     rate_mbit,
     text,
 )
-from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, WorkloadReader, read_axes
+from driple.orchestrator.config.workload_grid import AXES, MAX_COMBINATIONS, Found, WorkloadReader, read_axes
 from driple.orchestrator.config.yaml_nodes import node_of
-from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY
+from driple.orchestrator.hosts.registry import DEFAULT, INVENTORY, LAB
 
 _PARSERS = {"mbit": rate_mbit, "ms": milliseconds, "pct": percentage}
 """By the unit in which the name of a field of NetworkCondition ends."""
@@ -57,9 +57,11 @@ KEYS: dict[str, str] = {
     "workload_lists": "file with named lists of grids; workloads.yaml beside the experiment if left out",
     "steps": "measured steps of each worker, after warm-up",
     "duration": "measured time after warm-up, instead of steps",
+    "until": "standard error of the mean step time, such as 3%, at which a sync run ends early; never if left out",
     "warmup_steps": "steps before the measured part; 5 if left out",
     "sampling_hz": "samples a second, 1 to 1000; 100 if left out",
     "capture": "headers: also record the headers of all packets of the data link of each host; nothing if left out",
+    "cores_per_host": "fixed share of the processors for each host of a lab, such as 0.45; none if left out",
     "threads": "intra-op threads of a task; the framework's choice if left out",
     "network": (
         f"condition of the data link, {{{', '.join(NETWORK_AXES)}}}; a list in any of them, or of them, is a sweep"
@@ -73,6 +75,7 @@ KEYS: dict[str, str] = {
 MAX_RUNS = MAX_COMBINATIONS
 
 MAPPING = "<mapping>"
+T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -86,23 +89,55 @@ class Timeouts:
     stop_s: float = 20.0  # from the request to end a task to its end
 
 
+class Part(NamedTuple):
+    """Runs of an experiment: each workload on each setting under each condition."""
+
+    settings: tuple[Setting, ...]
+    workloads: tuple[Workload, ...]
+    networks: tuple[NetworkCondition, ...]
+
+    @property
+    def runs(self) -> int:
+        """How many runs it has in a repetition."""
+        return len(self.settings) * len(self.workloads) * len(self.networks)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A checked experiment file."""
 
     name: str
     source: str
-    settings: tuple[Setting, ...]
+    parts: tuple[Part, ...]
+    """One, unless grids have settings or conditions of their own."""
     inventory: Inventory
     policy: Policy
-    workloads: tuple[Workload, ...]
-    networks: tuple[NetworkCondition, ...]
     measurement: Measurement
     repetitions: int
     seed: int
     timeouts: Timeouts
     retries: int
     retry_wait_s: float
+    cores_per_host: float | None = None
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Of all runs, each once."""
+        return _each_once(part.settings for part in self.parts)
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Of all runs, each once."""
+        return _each_once(part.workloads for part in self.parts)
+
+    @property
+    def networks(self) -> tuple[NetworkCondition, ...]:
+        """Of all runs, each once."""
+        return _each_once(part.networks for part in self.parts)
+
+
+def _each_once(groups: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(groups)))
 
 
 def load_experiment(source: Path | Mapping[str, Any], default_hosts: str = DEFAULT) -> Experiment:
@@ -135,26 +170,43 @@ def _read(root: At, path: Path, default_hosts: str) -> Experiment:
     defaults = (
         read_axes(keys["defaults"].keys([axis for axis in AXES if axis != "model"])) if "defaults" in keys else {}
     )
-    workloads = WorkloadReader(folder, defaults, keys.get("workload_lists"))
+    networks = _networks(keys["network"]) if "network" in keys else (NetworkCondition(),)
+    reader = WorkloadReader(folder, defaults, keys.get("workload_lists"))
+    grids = reader.read(keys["workloads"]) if "workloads" in keys else []
     experiment = Experiment(
         name=_name(root, keys.get("name"), path),
         source=str(path),
-        settings=settings,
+        parts=_parts(grids, settings, networks),
         inventory=read_hosts(keys["hosts"], folder) if "hosts" in keys else Inventory(kind=default_hosts),
         policy=_policy(keys["placement"]) if "placement" in keys else Policy(),
-        workloads=tuple(workloads.read(keys["workloads"])) if "workloads" in keys else (),
-        networks=_networks(keys["network"]) if "network" in keys else (NetworkCondition(),),
         measurement=_measurement(root, keys),
         repetitions=keys["repetitions"].one(integer(1, 1000), 1) if "repetitions" in keys else 1,
         seed=keys["seed"].one(integer(0), 1) if "seed" in keys else 1,
         timeouts=_timeouts(keys["timeouts"]) if "timeouts" in keys else Timeouts(),
         retries=keys["retries"].one(integer(0, 100), 1) if "retries" in keys else 1,
         retry_wait_s=keys["retry_wait"].one(duration_s, 5.0) if "retry_wait" in keys else 5.0,
+        cores_per_host=keys["cores_per_host"].one(number(0.05, 4096), None) if "cores_per_host" in keys else None,
     )
     if "workloads" in keys and not experiment.workloads and not root.faults.found:
         keys["workloads"].fault("every combination is excluded; no workload is left")
     _check_together(experiment, root, keys)
+    for own, found in grids:
+        _check_grid(experiment, {**keys, **own}, _parts([(own, found)], settings, networks))
     return experiment
+
+
+def _parts(
+    grids: Sequence[tuple[Mapping[str, At], Found]],
+    settings: tuple[Setting, ...],
+    networks: tuple[NetworkCondition, ...],
+) -> tuple[Part, ...]:
+    """Grids with the same settings and conditions are one part. `settings` and `networks` are those of the others."""
+    found: dict[tuple[tuple[Setting, ...], tuple[NetworkCondition, ...]], Found] = {}
+    for own, workloads in grids:
+        where = own["setting"].many(Setting.parse) if "setting" in own else settings
+        under = _networks(own["network"]) if "network" in own else networks
+        found.setdefault((where, under), {}).update(workloads)
+    return tuple(Part(where, tuple(workloads), under) for (where, under), workloads in found.items())
 
 
 def _name(root: At, at: At | None, path: Path) -> str:
@@ -209,8 +261,13 @@ def _measurement(root: At, keys: dict[str, At]) -> Measurement:
         if isinstance(root.value, dict):
             root.fault("key 'steps' or 'duration' is missing")
         steps = 1
+    until = keys["until"].one(percentage, 1.0) if "until" in keys else None
+    if until == 0 or (until is not None and "steps" not in keys):
+        keys["until"].fault("expected a share above 0, beside steps, which are the most of a run")
+        until = None
     return Measurement(
         steps=steps,
+        until_pct=until,
         duration_s=duration,
         warmup_steps=keys["warmup_steps"].one(integer(0), 5) if "warmup_steps" in keys else 5,
         sampling_hz=keys["sampling_hz"].one(number(1, 1000), 100.0) if "sampling_hz" in keys else 100.0,
@@ -225,7 +282,7 @@ def _timeouts(at: At) -> Timeouts:
 
 
 def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> None:
-    runs = len(experiment.settings) * len(experiment.workloads) * len(experiment.networks) * experiment.repetitions
+    runs = sum(part.runs for part in experiment.parts) * experiment.repetitions
     if runs > MAX_RUNS:
         root.fault(f"{runs} runs; an experiment has at most {MAX_RUNS}")
         return
@@ -234,25 +291,39 @@ def _check_together(experiment: Experiment, root: At, keys: dict[str, At]) -> No
         keys["timeouts"].fault(f"run: {limit:g} s is not enough for a duration of {duration:g} s")
     if experiment.measurement.capture is not None:
         _check_capture(experiment.inventory, keys["capture"])
+    if experiment.cores_per_host is not None and experiment.inventory.kind != LAB:
+        keys["cores_per_host"].fault("only the hosts of a lab have a share of its machine; leave it out, or hosts: lab")
+
+
+def _check_grid(experiment: Experiment, keys: Mapping[str, At], parts: tuple[Part, ...]) -> None:
+    """Checks settings against what runs on them. `keys` are those of the experiment, with those of the grid."""
     hosts_known = experiment.inventory.kind != INVENTORY or experiment.inventory.hosts
-    strategies = sorted({workload.strategy for workload in experiment.workloads})
-    backends = sorted({workload.backend for workload in experiment.workloads})
-    for setting in experiment.settings:
-        if hosts_known:  # else that fault was reported already
-            try:
-                place(setting, experiment.policy, experiment.inventory)
-            except BadInput as error:
-                (keys.get("placement") or keys["setting"]).fault(str(error))
-        if "network" in keys:
-            _check_network(setting, experiment.networks, keys["network"])
-        for strategy in strategies:
-            fault = STRATEGIES[strategy].fault(setting.servers, setting.workers)
-            if fault is not None:
-                keys["setting"].fault(f"{fault}; {setting} has {setting.servers} servers and {setting.workers} workers")
-        for backend in backends:
-            fault = device_fault(backend, setting.device != CPU)
-            if fault is not None:
-                keys["setting"].fault(f"{fault}, and {setting} has none")
+    for part in parts:
+        strategies = sorted({workload.strategy for workload in part.workloads})
+        backends = sorted({workload.backend for workload in part.workloads})
+        for setting in part.settings:
+            if hosts_known:  # else that fault was reported already
+                try:
+                    place(setting, experiment.policy, experiment.inventory)
+                except BadInput as error:
+                    (keys.get("placement") or keys["setting"]).fault(str(error))
+            if "network" in keys:
+                _check_network(setting, part.networks, keys["network"])
+            for strategy in strategies:
+                fault = STRATEGIES[strategy].fault(setting.servers, setting.workers)
+                if fault is not None:
+                    keys["setting"].fault(
+                        f"{fault}; {setting} has {setting.servers} servers and {setting.workers} workers"
+                    )
+            if experiment.measurement.until_pct is not None:
+                # The workers of the others agree on an end by a duration only.
+                for strategy in strategies:
+                    if not STRATEGIES[strategy].has_servers:
+                        keys["until"].fault(f"runs with strategy: {strategy} cannot end early; leave it out")
+            for backend in backends:
+                fault = device_fault(backend, setting.device != CPU)
+                if fault is not None:
+                    keys["setting"].fault(f"{fault}, and {setting} has none")
 
 
 def _check_capture(inventory: Inventory, at: At) -> None:

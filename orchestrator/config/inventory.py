@@ -74,6 +74,8 @@ class HostSpec:
     networks: Mapping[str, Link] = field(default_factory=dict)
     packet_keeper: str = ""
     """Unix socket on the host that passes packet sockets on; a lab sets it."""
+    cpu_groups: tuple[str, ...] = ()
+    """Files of control groups that its tasks join, so that they have a share of the processors; a lab sets it."""
 
     @property
     def agent_python(self) -> str:

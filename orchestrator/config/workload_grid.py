@@ -75,17 +75,24 @@ AXES: dict[str, Axis] = {
     "sequence_length": Axis(integer(2, 65536), "tokens; the dataset's ordinary length if left out"),
     "width": Axis(number(0.01, 64), "multiplier of channels or hidden units; 1 if left out"),
 }
+RUN_KEYS: dict[str, str] = {
+    "setting": "setting of the runs of this grid, or a list; that of the experiment if left out",
+    "network": "condition of the runs of this grid, as the key of the experiment, which it replaces",
+}
+"""Keys of a grid of an experiment that are not about its workloads. Grids of named lists do not have them."""
 GRID_KEYS: dict[str, str] = {
     "use": "a named list of the shared workload file",
     "include": "more combinations: each entry is this grid with the given axes replaced",
     "exclude": "combinations to leave out: all that match every given axis",
     **{name: axis.meaning for name, axis in AXES.items()},
+    **RUN_KEYS,
 }
 _SIZES = {IMAGE: "image_size", SEQUENCE: "sequence_length"}  # the axis of the input size, by kind of dataset
 
 
 Values = dict[str, tuple[Any, ...]]  # axis to its values
 Found = dict[Workload, None]  # workloads in order, each once
+Keys = Mapping[str, At]
 
 
 def read_axes(keys: Mapping[str, At]) -> Values:
@@ -105,20 +112,33 @@ class WorkloadReader:
         self._count = 0
         self._hashes: dict[str, str] = {}
 
-    def read(self, at: At, replaced: Values | None = None, trail: tuple[str, ...] = ()) -> Found:
-        """All workloads of a list of grids.
+    def read(self, at: At) -> list[tuple[Keys, Found]]:
+        """The grids of an experiment: which of RUN_KEYS each has, and its workloads."""
+        grids: list[tuple[Keys, Found]] = []
+        for entry in at.items():
+            keys = entry.keys(GRID_KEYS)
+            found = self._read_entry(entry, keys, {}, ())
+            grids.append(({name: keys[name] for name in RUN_KEYS if name in keys}, found))
+        self._check_length(at)
+        return grids
+
+    def _read_list(self, at: At, replaced: Values, trail: tuple[str, ...]) -> Found:
+        """All workloads of a named list.
 
         `replaced` are the axes beside the `use` of this list; `trail` the names of the lists whose `use` led here.
         """
         found: Found = {}
         for entry in at.items():
-            found.update(self._read_entry(entry, replaced or {}, trail))
-        if isinstance(at.value, list) and not at.value:
-            at.fault("expected at least one workload")
+            keys = entry.keys([name for name in GRID_KEYS if name not in RUN_KEYS])
+            found.update(self._read_entry(entry, keys, replaced, trail))
+        self._check_length(at)
         return found
 
-    def _read_entry(self, at: At, replaced: Values, trail: tuple[str, ...]) -> Found:
-        keys = at.keys(GRID_KEYS)
+    def _check_length(self, at: At) -> None:
+        if isinstance(at.value, list) and not at.value:
+            at.fault("expected at least one workload")
+
+    def _read_entry(self, at: At, keys: Keys, replaced: Values, trail: tuple[str, ...]) -> Found:
         axes = {**read_axes(keys), **replaced}
         if "use" in keys:
             found = self._use(keys["use"], axes, trail)
@@ -149,7 +169,7 @@ class WorkloadReader:
         if name in trail:
             at.fault(f"workload lists use one another in a circle: {' -> '.join((*trail, name))}")
             return {}
-        return self.read(lists[name], axes, (*trail, name))
+        return self._read_list(lists[name], axes, (*trail, name))
 
     def _named_lists(self, at: At) -> dict[str, At] | None:
         if self._lists is None:

@@ -29,19 +29,25 @@ def plan(experiment: Experiment) -> tuple[PlannedRun, ...]:
         setting: place(setting, experiment.policy, experiment.inventory) for setting in experiment.settings
     }
     groups = {setting: together(placed) for setting, placed in placements.items()}
+    once = dict.fromkeys(
+        (setting, workload, network)
+        for part in experiment.parts
+        for setting in part.settings
+        for workload in part.workloads
+        for network in part.networks
+    )
     runs = []
     for repetition in range(experiment.repetitions):
-        for setting in experiment.settings:
-            for workload in experiment.workloads:
-                for network in experiment.networks:
-                    spec = RunSpec(
-                        setting=setting,
-                        workload=workload,
-                        measurement=experiment.measurement,
-                        together=groups[setting],
-                        network=network,
-                        seed=experiment.seed + repetition,
-                        repetition=repetition,
-                    )
-                    runs.append(PlannedRun(spec, spec.id, placements[setting]))
+        for setting, workload, network in once:
+            spec = RunSpec(
+                setting=setting,
+                workload=workload,
+                measurement=experiment.measurement,
+                together=groups[setting],
+                network=network,
+                seed=experiment.seed + repetition,
+                repetition=repetition,
+                cores_per_host=experiment.cores_per_host,
+            )
+            runs.append(PlannedRun(spec, spec.id, placements[setting]))
     return tuple(runs)

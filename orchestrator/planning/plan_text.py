@@ -46,6 +46,8 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
     ]
     measured = experiment.measurement
     length = f"{measured.steps} steps" if measured.steps else f"{measured.duration_s:g} s"
+    if measured.until_pct is not None:
+        length = f"{measured.least_steps} to {length} (until {measured.until_pct:g} %)"
     return "\n".join(
         (
             *simulated_lines(simulated),
@@ -53,14 +55,17 @@ def plan_text(experiment: Experiment, runs: Sequence[PlannedRun], done: frozense
             "",
             table(("setting", "task", "host", "gpu"), tasks),
             "",
-            f"{experiment.name}: {_count(runs, 'run')} ({_count(experiment.settings, 'setting')} x "
-            f"{_count(experiment.workloads, 'workload')} x {_count(experiment.networks, 'network condition')} x "
-            f"{experiment.repetitions} repetition{'' if experiment.repetitions == 1 else 's'}), "
+            f"{experiment.name}: {_count(runs, 'run')} ({_product(experiment)}), "
             f"{len(done)} done, {len(runs) - len(done)} to do",
             f"each: {measured.warmup_steps} warm-up steps, then {length} sampled at {measured.sampling_hz:g} Hz, "
-            f"on {SIMULATED if simulated else experiment.inventory.kind} hosts",
+            f"on {SIMULATED if simulated else experiment.inventory.kind} hosts{_share(experiment)}",
         )
     )
+
+
+def _share(experiment: Experiment) -> str:
+    share = experiment.cores_per_host
+    return "" if share is None else f" of {share:g} cores each"
 
 
 def simulated_lines(simulated: bool) -> tuple[str, ...]:
@@ -120,6 +125,17 @@ def zoo_text() -> str:
         for entry in zoo_json()["models"]
     ]
     return f"{table(('model', 'family', 'dataset (ordinary size)'), rows)}\n\n{len(rows)} models"
+
+
+def _product(experiment: Experiment) -> str:
+    """How the number of runs follows from the experiment."""
+    parts = [
+        f"{_count(part.settings, 'setting')} x {_count(part.workloads, 'workload')} x "
+        f"{_count(part.networks, 'network condition')}"
+        for part in experiment.parts
+    ]
+    repetitions = f"{experiment.repetitions} repetition{'' if experiment.repetitions == 1 else 's'}"
+    return f"{parts[0]} x {repetitions}" if len(parts) == 1 else f"{' + '.join(parts)}, each x {repetitions}"
 
 
 def _count(items: Sequence[object], word: str) -> str:

@@ -19,6 +19,8 @@ from driple.orchestrator.sweep.scheduler import RunResult
 
 BAR = 20
 REDRAW_S = 0.5
+TELL_S = 20.0
+"""Without a terminal, from a line of a run to its next."""
 
 
 class Console:
@@ -37,6 +39,7 @@ class Console:
         self._began = time.monotonic()
         self._total = self._before = self._sealed = self._failed = 0
         self._doing: dict[str, tuple[PlannedRun, str]] = {}
+        self._told: dict[str, float] = {}
         self._last_end = self._began
         self._drawn = 0.0
         self._line_there = False
@@ -50,14 +53,20 @@ class Console:
     def started(self, run: PlannedRun, hosts: Sequence[str], attempt: int) -> None:
         with self._lock:
             self._doing[run.id] = (run, "starting")
+            self._told[run.id] = time.monotonic()
             again = f" (attempt {attempt})" if attempt > 1 else ""
             if not self._terminal:
                 self.say(f"{_name(run)}{again}: started on {', '.join(hosts)}")
 
     def progress(self, run: PlannedRun, text: str) -> None:
         with self._lock:
-            if run.id in self._doing:
-                self._doing[run.id] = (run, text)
+            if run.id not in self._doing:
+                return
+            self._doing[run.id] = (run, text)
+            now = time.monotonic()
+            if not self._terminal and now - self._told[run.id] >= TELL_S:
+                self._told[run.id] = now
+                self.say(f"{_name(run)}: {text}")
 
     def attempt_failed(self, run: PlannedRun, error: RunFailed, again_in_s: float | None) -> None:
         first, *rest = error.lines()

@@ -20,7 +20,7 @@ from typing import Any
 from driple.contracts.errors import BadInput
 from driple.contracts.manifest import SIMULATED
 from driple.contracts.run_dir import RunPaths
-from driple.contracts.strategy import FRAMEWORKS
+from driple.contracts.strategy import STRATEGIES
 from driple.orchestrator.attempt import fetch
 from driple.orchestrator.config.experiment import Experiment, load_experiment
 from driple.orchestrator.config.experiment_lookup import find_experiment
@@ -32,7 +32,7 @@ from driple.orchestrator.planning.resume import measured_runs, sealed_runs
 from driple.orchestrator.sweep.console import Console
 from driple.orchestrator.sweep.provenance import provenance
 from driple.orchestrator.sweep.scheduler import HOST_PATIENCE_S, RunResult, Sweep, SweepOptions, Watcher, only_sweep
-from driple.orchestrator.sweep.simulated_sweep import SimulatedSweep
+from driple.orchestrator.sweep.simulated_sweep import SimulatedSweep, check_runs
 
 # Otherwise logging prints warnings on stderr in a program that sets up no logging.
 logging.getLogger("driple").addHandler(logging.NullHandler())
@@ -109,11 +109,18 @@ def plan_sweep(
         done |= sealed_runs(Path(output), loaded.name + WITHOUT_LAB, names, any_network=True)
     for datasets in done_in:
         done |= measured_runs(Path(datasets), map(str, loaded.settings), names, simulated=simulated)
+    if simulated:
+        check_runs([run for run in runs if run.id not in done])
     return SweepPlan(loaded, runs, done, simulated)
 
 
 def _check_simulated(experiment: Experiment) -> None:
     """Refuses what no simulation has, before the first run. Raises BadInput."""
+    if experiment.cores_per_host is not None:
+        raise BadInput(
+            f"{experiment.source}: cores_per_host: a simulation computes with the machine of its host file, without a "
+            "share; leave it out, or measure"
+        )
     for network in experiment.networks:
         parts = [part for part in network.parts if part != "rate"]
         if parts:
@@ -122,11 +129,9 @@ def _check_simulated(experiment: Experiment) -> None:
                 " control; leave them out, or measure"
             )
     for workload in experiment.workloads:
-        framework = FRAMEWORKS[workload.framework]
-        if not framework.writes_graph:
+        if not STRATEGIES[workload.strategy].has_simulation:
             raise BadInput(
-                f"{experiment.source}: {workload.label}: jobs of {framework.title} cannot be simulated, because they "
-                "have no graph; measure them"
+                f"{experiment.source}: {workload.label}: strategy {workload.strategy} cannot be simulated; measure it"
             )
 
 

@@ -112,7 +112,8 @@ class Sweep:
         self._links = Links(cluster.shaper, pool.specs)
         self._waiting = [_Job(run) for run in runs]
         self._running: list[_Job] = []
-        self._ended: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        # Not a SimpleQueue: its `get` never ends if a signal handler outlasts its time limit.
+        self._ended: queue.Queue[_Job] = queue.Queue()
         self._results: dict[str, RunResult] = {}
         self._stopping = False
         self._parallel = options.parallel or cluster.parallel or len(pool.specs)
@@ -256,6 +257,7 @@ class Sweep:
             versions=self._provenance.versions,
             git_commit=self._provenance.git_commit,
             network_not_as_asked=None if run.spec.setting.one_machine else self._cluster.fallback_reason,
+            share_not_as_asked=None if run.spec.cores_per_host is None else self._cluster.share_fault,
         )
         stage = fetch.Stage.make(self._options.output, self._experiment.name, run.id, number)
         attempt = Attempt(
@@ -305,6 +307,7 @@ class Sweep:
             wall_clock_ahead_s=client.wall_clock_ahead_s,
             gpus=tuple(gpu.name or "" for gpu in (client.info and client.info.gpus) or ()),
             fingerprint=client.fingerprint,
+            share=self._cluster.shares.get(client.name),
         )
 
 

@@ -1,6 +1,6 @@
 """Runs a sweep in the simulator: the same plan, resume and run directories as on hosts, without hosts.
 
-Simulator processes take runs as JSON lines. A process that dies fails its run and is replaced.
+Simulator processes (simulator_process.py) take the runs. A process that dies fails its run and is replaced.
 """
 
 from __future__ import annotations
@@ -10,13 +10,9 @@ import json
 import os
 import platform
 import queue
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +20,7 @@ from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.device import GPU
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import RUNNING, SIMULATED, ClockFit, ClockProbe, HostRecord, Manifest, TaskRecord
-from driple.contracts.protocol.message import Tagged
-from driple.contracts.protocol.simulation_messages import Failed, Simulate, Simulated, read_line
+from driple.contracts.protocol.simulation_messages import Check, Failed, Simulate, Simulated
 from driple.contracts.run_dir import RunPaths, replacing
 from driple.contracts.run_spec import JobSpec, TaskSpec
 from driple.orchestrator.attempt.fetch import Stage, previous_attempts, remove_partials, seal
@@ -33,8 +28,24 @@ from driple.orchestrator.config.experiment import Experiment
 from driple.orchestrator.planning.plan import PlannedRun
 from driple.orchestrator.sweep.provenance import Provenance
 from driple.orchestrator.sweep.scheduler import RunResult, SweepOptions, Watcher
+from driple.orchestrator.sweep.simulator_process import SimulatorProcess
 
 FIRST_PORT = 20000
+
+
+def check_runs(runs: Sequence[PlannedRun]) -> None:
+    """Raises BadInput if a setting of these runs cannot be simulated, before anything is started."""
+    asked = dict.fromkeys((str(run.spec.setting), run.spec.workload.topology) for run in runs)
+    if not asked:
+        return
+    process = SimulatorProcess()
+    try:
+        for setting, topology in asked:
+            answer = process.ask(Check(setting=setting, topology=topology))
+            if isinstance(answer, Failed):
+                raise (BadInput if answer.bad_input else RunFailed)(answer.message)
+    finally:
+        process.end()
 
 
 class SimulatedSweep:
@@ -59,6 +70,7 @@ class SimulatedSweep:
         self._results: list[RunResult] = []
         self._runs = runs
         self._lock = threading.Lock()
+        self._processes: list[SimulatorProcess] = []
         self._stop = threading.Event()
         self._refused: str | None = None
 
@@ -73,8 +85,11 @@ class SimulatedSweep:
             while any(thread.is_alive() for thread in threads):
                 time.sleep(0.1)
                 self._watcher.tick()
+                if self._stopped():
+                    self._kill()
         finally:
             self._stop.set()
+            self._kill()
             for thread in threads:
                 thread.join()
         if self._refused is not None:  # no other try helps, and the other runs of the sweep are usually alike
@@ -85,8 +100,22 @@ class SimulatedSweep:
     def _stopped(self) -> bool:
         return self._stop.is_set() or self._options.stop.is_set()
 
+    def _kill(self) -> None:
+        """Ends the simulations under way; their runs leave nothing."""
+        with self._lock:
+            for process in self._processes:
+                process.kill()
+
+    def _started(self) -> SimulatorProcess:
+        process = SimulatorProcess()
+        with self._lock:
+            self._processes.append(process)
+            if self._stopped():  # `_kill` may have come too early for it
+                process.kill()
+        return process
+
     def _work(self) -> None:
-        process: _Process | None = None
+        process: SimulatorProcess | None = None
         try:
             while not self._stopped():
                 try:
@@ -94,7 +123,7 @@ class SimulatedSweep:
                 except queue.Empty:
                     return
                 if process is None or not process.alive:
-                    process = _Process()
+                    process = self._started()
                 result = self._simulate(run, process)
                 if result is None:
                     return
@@ -107,7 +136,7 @@ class SimulatedSweep:
             if process is not None:
                 process.end()
 
-    def _simulate(self, run: PlannedRun, process: _Process) -> RunResult | None:
+    def _simulate(self, run: PlannedRun, process: SimulatorProcess) -> RunResult | None:
         """None if the sweep was stopped: the run leaves nothing."""
         began = time.monotonic()
         output, name = self._options.output, self._experiment.name
@@ -120,7 +149,8 @@ class SimulatedSweep:
             job = _job(run)
             with replacing(stage.paths.job) as stream:
                 json.dump(to_plain(job), stream, indent=1)
-            answer = process.ask(Simulate(job=str(stage.paths.job), folder=str(stage.paths.root)))
+            request = Simulate(job=str(stage.paths.job), folder=str(stage.paths.root))
+            answer = process.ask(request, lambda share: self._watcher.progress(run, f"{100 * share:.0f} % simulated"))
             if self._stopped():
                 stage.discard()
                 return None
@@ -138,6 +168,8 @@ class SimulatedSweep:
             return RunResult(run, "sealed", number, seconds, answer.steps, None, hosts, stage.final.root)
         except RunFailed as error:
             stage.discard()
+            if self._stopped():
+                return None
             return RunResult(run, "failed", number, time.monotonic() - began, 0, error, hosts, None)
         except BaseException:
             stage.discard()
@@ -191,58 +223,6 @@ def _job(run: PlannedRun) -> JobSpec:
         for number, task in enumerate(run.tasks)
     )
     return JobSpec(run=run.spec, tasks=tuple(tasks))
-
-
-class _Process:
-    """A simulator process."""
-
-    def __init__(self) -> None:
-        self._words = tempfile.TemporaryFile("w+")  # noqa: SIM115 - not a pipe: nobody reads it, and it could fill up
-        # Its own session: Ctrl-C in a terminal reaches the controller alone, which then closes stdin.
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "driple.simulator.cli_host"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
-            text=True,
-            start_new_session=True,
-        )
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def ask(self, request: Tagged) -> Tagged:
-        """Raises RunFailed if the process ends before it answers."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        try:
-            self._process.stdin.write(request.to_line() + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        except OSError:
-            line = ""
-        if not line:
-            self._process.kill()
-            self._process.wait()
-            self._words.seek(0)
-            words = [text for text in self._words.read().splitlines() if text.strip()] or ["no message"]
-            raise RunFailed(f"the simulator ended: {words[-1]}")
-        try:
-            return read_line(line)
-        except BadInput as error:
-            raise RunFailed(str(error)) from None
-
-    def end(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._words.close()
 
 
 def _checksums(folder: Path) -> dict[str, str]:

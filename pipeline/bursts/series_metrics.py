@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driple.pipeline.bursts.burst_metrics import Bib, measure
+from driple.pipeline.bursts.burst_metrics import FINEST, Bib, measure
 from driple.pipeline.traces.series import Series
 
-__all__ = ["Bib", "Series", "measure"]
+__all__ = ["FINEST", "Bib", "Series", "measure"]

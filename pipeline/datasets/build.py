@@ -27,11 +27,12 @@ from driple.contracts.formats.dataset import (
     PUBLISHED,
     SIMULATED,
     SPLITS,
+    check_one_share,
     dataset_path,
     joined_provenance,
     split_column,
 )
-from driple.contracts.manifest import network_as_specified
+from driple.contracts.manifest import as_specified
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
@@ -128,8 +129,9 @@ class _Run:
     inputs_sha256: str
     started_s: float
     other_network: str | None
-    """Why its tasks did not have the network of the setting; None if they had."""
+    """Why its tasks did not have the network of the setting, or the share that was asked for; None if they had."""
     simulated: bool
+    cores_per_host: float | None
 
     @property
     def dataset(self) -> tuple[str, bool]:
@@ -194,6 +196,12 @@ def build_dataset(
             state.gone = {
                 key for key, rows in state.runs.items() if (simulated, key) not in there and not _is_published(rows)
             }
+        for of_dataset, state in states.items():
+            shares = [run.cores_per_host for copies in found for run in copies if run.dataset == of_dataset]
+            try:
+                check_one_share([*shares, *(row.get("cores_per_host") for row in state.old.rows)])
+            except BadInput as error:
+                raise BadInput(f"{state.report.file}: {error}") from None
         changed = []
         for copies in found:
             state, key = states[copies[0].dataset], copies[0].run_id
@@ -309,9 +317,17 @@ def _glance(folder: Path) -> _Run:
     inputs = inputs_sha256(folder / MANIFEST)
     manifest = read_sealed(folder)
     started = manifest.started_real_s or 0.0
-    other_network = None if network_as_specified(manifest) else manifest.network_not_as_asked or "over loopback"
+    why = manifest.network_not_as_asked or manifest.share_not_as_asked or "over loopback"
+    other_network = None if as_specified(manifest) else why
     return _Run(
-        folder, manifest.run_id, str(manifest.run.setting), inputs, started, other_network, manifest.is_simulated
+        folder,
+        manifest.run_id,
+        str(manifest.run.setting),
+        inputs,
+        started,
+        other_network,
+        manifest.is_simulated,
+        manifest.run.cores_per_host,
     )
 
 

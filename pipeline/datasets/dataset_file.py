@@ -132,7 +132,7 @@ def read(path: Path, setting: str) -> Dataset:
             dataset_format.check_metadata(file.schema_arrow.metadata or {}, setting)
             rows: list[Row] = file.read(columns=[column.name for column in ROW_COLUMNS]).to_pylist()
             for row in rows:
-                dataset_format.fill_network(row)
+                dataset_format.fill_later_columns(row)
             graphs = _read_graphs(file.read(columns=["graph", *LIST_NAMES]))
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None

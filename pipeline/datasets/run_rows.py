@@ -22,6 +22,7 @@ from driple.contracts.formats.dataset import (
     MEASURED,
     MISMATCH_FLAG,
     OPS,
+    SHARE_FLAG,
     SIMULATED,
 )
 from driple.contracts.json_values import read_json_file, to_plain
@@ -150,11 +151,13 @@ def _identity(manifest: Manifest) -> Row:
         "placement": _json(run.together),
         "steps": measurement.steps,
         "duration_s": measurement.duration_s,
+        "until_pct": measurement.until_pct,
         "warmup_steps": measurement.warmup_steps,
         "sampling_hz": measurement.sampling_hz,
         "threads": measurement.threads,
         "seed": run.seed,
         "repetition": run.repetition,
+        "cores_per_host": run.cores_per_host,
         "split_architecture": architecture_side(family),
         "split_random": random_side(run.workload),
     }
@@ -226,6 +229,7 @@ def _metrics(run: Run, task: str) -> Row:
     about_run = {
         LOOPBACK_FLAG: other and loopback,
         MISMATCH_FLAG: other and not loopback,
+        SHARE_FLAG: run.manifest.share_not_as_asked is not None,
         BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,
     }
     return {**row, "flags": [*(flag for flag, holds in about_run.items() if holds), *found.flags]}
@@ -234,11 +238,11 @@ def _metrics(run: Run, task: str) -> Row:
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:
     """The worker's graph. The rows of servers have it too: they have none of their own.
 
-    Empty, and null in the row, for a framework that writes none.
+    Empty, and null in the row, for a run of a release that wrote none.
     """
     path = paths.graph(WORKER)
     checksum = manifest.checksums.get(str(path.relative_to(paths.root)))
-    if checksum is None and not FRAMEWORKS[manifest.run.workload.framework].writes_graph:
+    if checksum is None and not FRAMEWORKS[manifest.run.workload.framework].graph_since_start:
         return {}, {"graph": None}
     if checksum is None:
         raise CorruptRun(f"graph/{path.name}: missing")

@@ -146,7 +146,7 @@ def test_a_dataset_without_a_condition_has_its_default(
 
 def test_the_network_of_a_published_row_stays_unknown() -> None:
     row = {"provenance": dataset_format.PUBLISHED, "network_loss_pct": 1.0}
-    dataset_format.fill_network(row)
+    dataset_format.fill_later_columns(row)
     assert row["network_delay_ms"] is None and row["network_loss_pct"] == 1.0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lab_rig import CLOCK_OFFSET_S, Rig, half_done
 
+import driple
 from driple.pipeline.reports.registry import write_report
 from driple.pipeline.traffic.find_jobs import find_jobs
 from driple.pipeline.traffic.traffic_job import TrafficJob
@@ -43,6 +44,19 @@ def test_bytes_per_step_are_those_of_the_formula(job: TrafficJob) -> None:
         assert 0.97 < ratio < 1.05, task
 
 
+def test_a_prediction_of_the_run_has_its_matrix(job: TrafficJob) -> None:
+    """From the graph that the run wrote: who sent how much to whom, and on how many flows."""
+    (one,) = driple.predict(graph=job.path / "graph" / "worker.parquet", setting="cpu-p1w2-1g", simulate=True)
+    assert one.traffic is not None and job.payload is not None and job.window is not None
+    measured = job.payload.between(job.window.start_s, job.window.end_s)
+    steps = len(job.steps["worker:0"].step)
+    for known in (one.traffic.pairs, one.traffic.simulated):
+        found = {pair: count / steps for pair, count in measured.matrix().items() if pair in known}
+        assert found == pytest.approx(dict(known), rel=0.05)
+    share = measured.total / 100
+    assert sum(row.bytes > share for row in measured.flow_facts()) == one.traffic.flows
+
+
 def test_packets_are_on_the_time_of_the_run(job: TrafficJob) -> None:
     """One host's clock is ahead by seconds: its packets would be far outside the steps."""
     assert job.window is not None and job.window.duration_s < CLOCK_OFFSET_S
@@ -50,8 +64,9 @@ def test_packets_are_on_the_time_of_the_run(job: TrafficJob) -> None:
     assert inside is not None
     for steps in job.steps.values():
         assert len(steps.step) == 20
-    for task, count in inside.sent().items():
-        assert count > 0.8 * job.formula()[task].sent * 20, task
+    counts = inside.sent()
+    for task, expected in job.formula().items():
+        assert counts[task] > 0.8 * expected.sent * 20, task
 
 
 def test_the_report_has_traffic_bursts_and_steps_on_one_axis(job: TrafficJob, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from lab_rig import CLOCK_OFFSET_S, Rig, half_done, manifest_of
 from driple.contracts.fingerprint import MEASURES
 from driple.contracts.formats.dataset import FINGERPRINT
 from driple.contracts.manifest import SEALED, Manifest
+from driple.contracts.run_spec import RunSpec
 from driple.pipeline.datasets.build import build_dataset
 
 pytestmark = [pytest.mark.integration, pytest.mark.tf, pytest.mark.timeout(300)]
@@ -107,7 +108,7 @@ def test_clocks_are_aligned_to_less_than_a_millisecond(sealed: tuple[Path, Manif
 def test_the_job_file_is_what_the_tasks_read(sealed: tuple[Path, Manifest]) -> None:
     root, manifest = sealed
     job = json.loads((root / "job.json").read_text())
-    assert job["run"] == json.loads((root / "run.json").read_text())["run"]
+    assert RunSpec.from_json(job["run"]) == manifest.run
     assert [task["host"] for task in job["tasks"]] == [task.host for task in manifest.tasks]
 
 

@@ -11,12 +11,15 @@ import pytest
 import torch
 from lab_rig import Rig, attempt_of, half_done, manifest_of
 
+import driple
 from driple.contracts.manifest import FAILED, SEALED, Manifest
 from driple.contracts.protocol import requests
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.traffic_formulas import received, sent, step_traffic
+from driple.inspector.data.dataset_rows import read_examples
 from driple.orchestrator.sweep.scheduler import Sweep
 from driple.pipeline.datasets.build import build_dataset
+from driple.pipeline.traffic.run_traffic import run_job
 from driple.workloads.torch_jobs.training import trainable_bytes
 from driple.workloads.torch_models.torch_zoo import network
 
@@ -42,7 +45,14 @@ def test_run_json_says_what_ran(sealed: list[tuple[Path, Manifest]]) -> None:
     for _, manifest in sealed:
         topology = manifest.run.workload.topology
         assert manifest.status == SEALED
-        assert manifest.trained_with == {"torch": torch.__version__, "backend": "gloo", "topology": topology}
+        with torch.device("meta"):
+            gradient_bytes = sum(trainable_bytes(network(manifest.run.workload)))
+        assert manifest.trained_with == {
+            "torch": torch.__version__,
+            "backend": "gloo",
+            "topology": topology,
+            "gradient_bytes": str(gradient_bytes),
+        }
         assert {task.traffic_source for task in manifest.tasks} == {"nic:eth0"}
     assert {manifest.run.workload.topology for _, manifest in sealed} == set(TOPOLOGIES)
 
@@ -65,6 +75,14 @@ def test_the_interface_carries_what_the_formula_says(sealed: list[tuple[Path, Ma
                 assert 0.99 < ratio < 1.02, (manifest.run.workload.topology, task, column, ratio)
 
 
+def test_driple_traffic_knows_the_formula(sealed: list[tuple[Path, Manifest]]) -> None:
+    for root, manifest in sealed:
+        relative = run_job(root).relative_to_formula()
+        assert sorted(relative) == sorted(manifest.run.setting.tasks)
+        # The interfaces count headers too, and tasks are not at the same point when the first worker begins to measure.
+        assert all(0.95 < ratio < 1.05 for ratio in relative.values()), relative
+
+
 def test_the_ring_goes_where_the_formula_says(sealed: list[tuple[Path, Manifest]]) -> None:
     ((root, manifest),) = [pair for pair in sealed if pair[1].run.workload.topology == "ring"]
     paths = RunPaths(root.parent, "", root.name)
@@ -81,17 +99,28 @@ def test_the_ring_goes_where_the_formula_says(sealed: list[tuple[Path, Manifest]
     assert most == set(step_traffic(manifest.run, [4]))
 
 
-def test_a_dataset_has_rows_with_targets_and_without_a_graph(
-    sealed: list[tuple[Path, Manifest]], tmp_path: Path
-) -> None:
+def test_a_dataset_has_rows_with_targets_and_a_graph(sealed: list[tuple[Path, Manifest]], tmp_path: Path) -> None:
     result = build_dataset([root for root, _ in sealed], output=tmp_path)
     assert not result.set_aside
     (path,) = tmp_path.glob("*.parquet")
-    rows = pq.read_table(path, columns=["framework", "backend", "graph", "step_s", "gpu_burst_s"]).to_pylist()
+    names = ["framework", "backend", "topology", "graph", "graph_kind", "bytes_sent", "step_s", "gpu_burst_s"]
+    rows = pq.read_table(path, columns=names).to_pylist()
     assert len(rows) == 3 * len(TOPOLOGIES)
+    with torch.device("meta"):
+        gradients = sum(trainable_bytes(network(sealed[0][1].run.workload)))
     for row in rows:
-        assert (row["framework"], row["backend"], row["graph"]) == ("torch", "gloo", None)
+        assert (row["framework"], row["backend"], row["graph_kind"]) == ("torch", "gloo", "ops")
+        assert row["bytes_sent"] == gradients
         assert row["step_s"] > 0 and row["gpu_burst_s"] > 0  # of a CPU setting: its processor time
+    assert len({row["graph"] for row in rows}) == 1  # the topology is no part of a worker's graph
+    # An inspector sees three workloads, and simulates each from the graph of its run.
+    examples = read_examples(tmp_path, SETTING)
+    assert sorted(str(item.workload["topology"]) for item in examples.items) == sorted(TOPOLOGIES)
+    for root, manifest in sealed:
+        graph = RunPaths(root.parent, "", root.name).graph("worker")
+        (answer,) = driple.predict(graph=graph, setting=SETTING)
+        assert answer.traffic is not None and answer.traffic.topology == manifest.run.workload.topology
+        assert answer.traffic.pairs == pytest.approx(step_traffic(manifest.run, [gradients]))
     # A second build takes the rows from the file.
     assert not build_dataset([root for root, _ in sealed], output=tmp_path).set_aside
 

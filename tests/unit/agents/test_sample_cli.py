@@ -20,6 +20,7 @@ from driple.agents.sampler.samples_file import Stream, encode_header, encode_row
     ("arguments", "expected"),
     [
         (["--nic", "lo"], "--out: expected the Parquet file"),
+        (["--out", "{}/x.csv", "--nic", "lo"], "x.csv: a trace is a Parquet file; name it x.parquet"),
         (["--out", "{}/x.parquet"], "nothing to sample: expected at least one of --nic, --gpu, --pid"),
         (["--out", "{}/x.parquet", "--nic", "nowhere0"], "unknown interface 'nowhere0'"),
         (["--out", "{}/x.parquet", "--pid", "99999999"], "--pid 99999999: no such process; expected one of the"),

@@ -67,6 +67,10 @@ def run_without(folder: Path, command: str, blocked: str, *argv: str) -> subproc
         ("orchestrator.cli", "{data}/e.yaml --done {data}", ALL, "pipeline"),
         ("workloads.cli", GRAPH, ALL, "workloads"),
         ("workloads.cli", GRAPH, "pyarrow", "workloads"),
+        ("workloads.cli", f"{GRAPH} --framework torch --setting cpu-p0w2-1g", "torch", "workloads-torch"),
+        ("workloads.cli", "graph --torch {data}/own.py:build --out g.parquet", "torch", "workloads-torch"),
+        ("workloads.cli", "graph --onnx {data}/m.onnx --out g.parquet", "onnx", "onnx"),
+        ("inspector.cli_predict", "--setting cpu-p0w2-1g --graph {data}/e.onnx", "onnx", "onnx"),
         ("workloads.cli", "calibrate --out times.json", "tensorflow", "workloads"),
         ("simulator.cli_calibrate", "--name mine", "tensorflow", "workloads"),
     ],
@@ -80,6 +84,7 @@ def test_a_missing_extra_is_one_line(
     (data / "gpu.csv").write_text("time,value\n0,1\n1,0\n2,1\n3,0\n")
     (data / "cpu-p2w2-1g.parquet").write_bytes(b"")
     (data / "e.yaml").write_text("setting: cpu-p2w2-1g\nsteps: 1\nworkloads: [{model: ncf}]\n")
+    (data / "e.onnx").write_bytes(b"")
     (data / "run").mkdir()
     Manifest(run=RUN, run_id=RUN.id, status=SEALED).write(data / "run" / "run.json")
     before = sorted(data.rglob("*"))

@@ -18,8 +18,10 @@ from driple.contracts.manifest import (
     ClockFit,
     ClockProbe,
     HostRecord,
+    HostShare,
     Manifest,
     TaskRecord,
+    as_specified,
     is_sealed,
     network_as_specified,
 )
@@ -108,6 +110,23 @@ def test_a_fingerprint_is_kept_and_one_that_is_missing_leaves_no_key(tmp_path: P
     hosts = json.loads(path.read_text())["hosts"]
     assert hosts["h1"]["fingerprint"]["cores"] == 2
     assert "fingerprint" not in hosts["h2"]
+
+
+def test_a_share_is_part_of_the_run_and_absent_without_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    MANIFEST.write(path)
+    plain = json.loads(path.read_text())
+    assert "share_not_as_asked" not in plain and "cores_per_host" not in plain["run"]
+    spec = replace(SPEC, cores_per_host=0.45)
+    host = HostRecord("lab", "h1", "6.1", "b", 2, 10**9, "3.11", share=HostShare(0.45, 5.0, "cgroup v1", core=1))
+    manifest = replace(MANIFEST, run=spec, run_id=spec.id, hosts={"lab1": host})
+    manifest.write(path)
+    assert Manifest.read(path) == manifest and as_specified(manifest) and is_sealed(path, spec.id)
+    without = replace(manifest, hosts={"lab1": replace(host, share=None)}, share_not_as_asked="no control groups")
+    without.write(path)
+    assert Manifest.read(path) == without and not as_specified(without)
+    assert "share" not in json.loads(path.read_text())["hosts"]["lab1"]
+    assert is_sealed(path, spec.id, any_network=True) and not is_sealed(path, spec.id)
 
 
 def test_a_clock_is_mapped_between_and_beyond_its_probes() -> None:

@@ -48,6 +48,7 @@ def test_identity_is_a_golden_value() -> None:
         {"network": NetworkCondition()},
         {"seed": 2},
         {"repetition": 1},
+        {"cores_per_host": 0.45},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -9,6 +9,7 @@ from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Wo
 from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, exit_text
 from driple.orchestrator.planning.plan import PlannedRun
+from driple.orchestrator.sweep import console as console_module
 from driple.orchestrator.sweep.console import Console, span, summary_json, summary_text
 from driple.orchestrator.sweep.scheduler import RunResult
 
@@ -46,6 +47,17 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
         "cpu-p1w1-1g lenet-b2-s32-momentum-sync 1% #1: sealed after 12.3 s, 6 steps (2 of 3 done, "
     )
     assert "left" in lines[2]
+
+
+def test_a_long_run_says_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console_module, "TELL_S", 0.0)
+    stream = io.StringIO()
+    console = Console(stream)
+    console.started(planned(), ["h1"], 1)
+    console.progress(planned(), "40 % simulated")
+    console.progress(planned(7), "not one of ours")
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]
+    assert lines[1:] == ["cpu-p1w1-1g lenet-b2-s32-momentum-sync 1% #1: 40 % simulated"]
 
 
 def test_a_line_that_is_redrawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.zoo import Model
 from driple.orchestrator.config.experiment import NETWORK_AXES, Experiment, Timeouts, load_experiment
 from driple.orchestrator.config.placement import Policy
+from driple.orchestrator.planning.plan import plan
+from driple.orchestrator.planning.plan_text import plan_text
 
 HEAD = "setting: cpu-p1w2-1g\nsteps: 5\n"
 
@@ -201,6 +203,30 @@ def test_a_workload_has_the_framework_of_its_strategy(tmp_path: Path, monkeypatc
     assert (workload.framework, workload.backend, workload.topology) == ("other", "gloo", "ring")
 
 
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ("until: 0%", "until: expected a share above 0, beside steps"),
+        ("until: 3", "until: expected a percentage such as"),
+        (
+            "until: 3%\nworkloads: [{model: lenet, strategy: allreduce}]",
+            "runs with strategy: allreduce cannot end early",
+        ),
+    ],
+)
+def test_an_early_end_that_cannot_be_is_a_fault(tmp_path: Path, keys: str, fault: str) -> None:
+    setting = "cpu-p0w2-1g" if "allreduce" in keys else "cpu-p1w2-1g"
+    rest = "" if "workloads" in keys else "\nworkloads: [{model: lenet}]"
+    found = faults(tmp_path, f"setting: {setting}\nsteps: 5\n{keys}{rest}")
+    assert any(fault in line for line in found), found
+
+
+def test_an_early_end_is_another_run(tmp_path: Path) -> None:
+    rest = HEAD + "workloads: [{model: lenet}]\n"
+    (early,), (whole,) = (plan(load(tmp_path, rest + more)) for more in ("until: 3%", ""))
+    assert early.spec.measurement == replace(whole.spec.measurement, until_pct=3.0) and early.id != whole.id
+
+
 def test_a_key_at_its_default_is_the_same_run(tmp_path: Path) -> None:
     head = "setting: cpu-p0w2-1g\nsteps: 5\nworkloads: [{model: lenet, strategy: allreduce%s}]\n"
     plain, said = (
@@ -220,6 +246,12 @@ def test_a_key_at_its_default_is_the_same_run(tmp_path: Path) -> None:
         ("cpu-p0w2-1g", "strategy: allreduce, backend: gloo", "of framework tensorflow has no backend gloo"),
         ("cpu-p0w2-1g", "strategy: allreduce, framework: torch, backend: nccl", "backend nccl needs GPUs"),
         ("cpu-p0w2-1g", "strategy: allreduce, backend: nccl", "backend nccl needs GPUs"),
+        (
+            "cpu-p0w2-1g",
+            "strategy: allreduce, framework: torch, backend: horovod_gloo, topology: star",
+            "topology star is not possible with horovod_gloo (it has ring)",
+        ),
+        ("cpu-p1w2-1g", "backend: horovod_mpi", "of framework tensorflow has no backend horovod_mpi"),
         ("cpu-p0w1-1g", "strategy: pair_averaging", "pair_averaging needs at least 2 workers"),
         ("cpu-p0w2-1g", "strategy: pair_averaging, update: sync", "which is always async"),
         ("cpu-p0w2-1g", "strategy: pair_averaging, topology: ring", "topology does not apply to strategy"),
@@ -392,3 +424,54 @@ def test_a_file_name_that_is_no_folder_name(tmp_path: Path) -> None:
 
 def test_every_field_of_a_network_condition_has_a_key() -> None:
     assert [field for field, _ in NETWORK_AXES.values()] == [field.name for field in fields(NetworkCondition)]
+
+
+def test_a_grid_has_a_setting_and_conditions_of_its_own(tmp_path: Path) -> None:
+    experiment = load(
+        tmp_path,
+        """
+        setting: cpu-p0w4-1g
+        steps: 5
+        repetitions: 2
+        defaults: {strategy: allreduce}
+        network: {loss: [0%, 1%]}
+        workloads:
+          - model: [resnet20, resnet32]
+            framework: torch
+          - {model: lenet, network: {loss: 2%, congestion: [cubic, bbr]}}
+          - {model: lenet, network: {loss: 2%, congestion: bbr}}
+          - {model: lenet, strategy: ps, setting: [cpu-p1w4-1g, cpu-p2w4-1g]}
+        """,
+    )
+    runs = plan(experiment)
+    found = [(str(one.spec.setting), one.spec.workload.model, one.spec.network.label) for one in runs]
+    ring = [("cpu-p0w4-1g", model, loss) for model in ("resnet20", "resnet32") for loss in ("", "1%")]
+    lossy = [("cpu-p0w4-1g", "lenet", f"2% {control}") for control in ("cubic", "bbr")]
+    servers = [(f"cpu-p{count}w4-1g", "lenet", loss) for count in (1, 2) for loss in ("", "1%")]
+    assert found == [*ring, *lossy, *servers] * 2
+    assert [str(setting) for setting in experiment.settings] == ["cpu-p0w4-1g", "cpu-p1w4-1g", "cpu-p2w4-1g"]
+    assert len(experiment.workloads) == 4 and len(experiment.networks) == 4
+    text = plan_text(experiment, runs, frozenset())
+    assert "20 runs (1 setting x 2 workloads x 2 network conditions + 1 setting x 1 workload x 2" in text
+
+
+@pytest.mark.parametrize(
+    ("grid", "fault"),
+    [
+        ("setting: cpu-p0w2-1g", "workloads[0].setting: strategy ps needs at least one server; cpu-p0w2-1g has 0"),
+        ("setting: nonsense", "workloads[0].setting: "),
+        ("setting: cpu-p1w1-pcie, network: {loss: 1%}", "workloads[0].network: cpu-p1w1-pcie is one machine"),
+        ("network: {rate: 2gbit}", "workloads[0].network: rate 2000mbit is above the link of cpu-p1w2-1g"),
+        ("network: []", "workloads[0].network: expected at least one condition"),
+    ],
+)
+def test_settings_and_conditions_of_grids_are_checked(tmp_path: Path, grid: str, fault: str) -> None:
+    (found,) = faults(tmp_path, HEAD + f"workloads: [{{model: lenet, {grid}}}]")
+    assert found.startswith(f"sweep.yaml:3: {fault}")
+
+
+@pytest.mark.parametrize("key", ["setting: cpu-p1w1-1g", "network: {loss: 1%}"])
+def test_grids_of_named_lists_have_no_settings(tmp_path: Path, key: str) -> None:
+    (tmp_path / "workloads.yaml").write_text(f"small: [{{model: lenet, {key}}}]")
+    (found,) = faults(tmp_path, HEAD + "workloads: [{use: small}]")
+    assert found.startswith(f"workloads.yaml:1: small[0]: unknown key '{key.partition(':')[0]}'")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from driple.orchestrator.hosts.host_pool import HostPool
 from driple.orchestrator.hosts.registry import Cluster
 from driple.orchestrator.planning.plan import PlannedRun, plan
 from driple.orchestrator.sweep.provenance import Provenance
-from driple.orchestrator.sweep.scheduler import RunResult, Sweep, SweepOptions, only_sweep
+from driple.orchestrator.sweep.scheduler import TICK_S, RunResult, Sweep, SweepOptions, only_sweep
 
 AGENT = AgentFile(b"agent", "0" * 64)
 ABOUT: dict[str, Any] = {
@@ -143,8 +146,8 @@ class World:
         self.output = folder / "traces"
         self.seen = Quiet()
 
-    def sweep(self, *, patience_s: float = 600.0, fail_fast: bool = False) -> list[RunResult]:
-        options = SweepOptions(output=self.output, host_patience_s=patience_s, fail_fast=fail_fast)
+    def sweep(self, **chosen: Any) -> list[RunResult]:
+        options = SweepOptions(output=self.output, **{"host_patience_s": 600.0, **chosen})
         runs = plan(self.experiment)
         made = Sweep(
             self.experiment, runs, self.cluster, self.pool, options, self.seen, Provenance({"agent": "0"}, None)
@@ -223,7 +226,7 @@ def test_when_no_host_is_left_runs_fail_with_the_reason(world: World) -> None:
 
 def test_runs_wait_for_hosts_no_longer_than_asked(world: World) -> None:
     world.problems |= {name: HostLost(f"{name}: no route") for name in ("h1", "h2", "h3")}
-    results = world.sweep(patience_s=0.3)
+    results = world.sweep(host_patience_s=0.3)
     assert [result.status for result in results] == ["failed", "failed"]
     assert "no route" in str(results[0].failure)
 
@@ -251,6 +254,32 @@ def test_fail_fast_ends_with_the_first(tmp_path: Path) -> None:
     world.pool.lend(["h3"])  # so that only one run goes at a time
     results = world.sweep(fail_fast=True)
     assert sorted(result.status for result in results) == ["failed", "not done"]
+
+
+def test_a_signal_whose_handler_is_slow_stops_the_sweep(tmp_path: Path) -> None:
+    """A wait of the queue module in C never ends if a handler takes longer than the rest of its time limit."""
+    stop, attempt_ends = threading.Event(), threading.Event()
+
+    def answer(asked: dict[str, object]) -> object:
+        if asked["do"] == "look":
+            attempt_ends.wait(3)
+            return {"error": "no"}
+        return None
+
+    def handle(*_: object) -> None:
+        stop.set()
+        time.sleep(3 * TICK_S)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 2.5 * TICK_S)
+    world = World(tmp_path, answer)
+    try:
+        results = world.sweep(stop=stop)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        attempt_ends.set()
+    assert [result.status for result in results] == ["not done", "not done"]
+    assert world.seen.failures == []
 
 
 def test_a_host_that_is_lost_in_mid_run_is_no_fault_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

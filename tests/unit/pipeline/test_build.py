@@ -20,6 +20,7 @@ from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import COLUMNS
 from driple.contracts.run_spec import JobSpec
+from driple.contracts.strategy import FRAMEWORKS
 from driple.pipeline.datasets import build as building
 from driple.pipeline.datasets import run_rows as making
 from driple.pipeline.datasets.build import BuildResult, build_dataset
@@ -252,6 +253,20 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge number": (_huge_number, "a value that no column can hold"),
     "reaches out": (_reaches_out, "../../../secret: outside the run's folder"),
 }
+
+
+def test_runs_of_a_release_that_wrote_no_graph_have_rows_without_one(
+    examples: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of PyTorch in earlier releases."""
+    earlier = replace(FRAMEWORKS["tensorflow"], graph_since_start=False)
+    monkeypatch.setattr(making, "FRAMEWORKS", {"tensorflow": earlier})
+    _no_graph(copy(examples[0], tmp_path / "traces"))
+    report = done(tmp_path / "traces", tmp_path / "out")
+    assert report.set_aside == []
+    (file,) = report.settings
+    rows = read(Path(file.file), file.setting).rows
+    assert rows and {row["graph"] for row in rows} == {None}
 
 
 @pytest.fixture

@@ -23,8 +23,10 @@ def measure(datasets: Path) -> dict[str, Any]:
     """By setting and workload: values of every repetition, and how far one lies from the mean of the others."""
     found: dict[str, Any] = {}
     for setting in settings_in(datasets):
-        columns = [*WORKLOAD, "role", "repetition", "provenance", *COLUMNS]
-        rows = pq.read_table(datasets / f"{setting}.parquet", columns=columns).to_pylist()
+        path = datasets / f"{setting}.parquet"
+        names = set(pq.read_schema(path).names)  # older files lack later columns
+        columns = [name for name in (*WORKLOAD, "role", "repetition", "provenance", *COLUMNS) if name in names]
+        rows = pq.read_table(path, columns=columns).to_pylist()
         runs: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
             fill_later_columns(row)

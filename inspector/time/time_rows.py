@@ -1,0 +1,154 @@
+"""TimeRow: a measured workload with its step time, and the machine and the setting on which it ran."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from driple.contracts.errors import BadInput, BadSetting
+from driple.contracts.fingerprint import Fingerprint, differs
+from driple.contracts.formats.dataset import FINGERPRINT, MEASURED, SUFFIX
+from driple.contracts.setting import Setting
+from driple.contracts.strategy import WORKER
+from driple.inspector.data.array_types import FloatArray
+from driple.inspector.data.dataset_rows import read_examples
+from driple.inspector.data.examples import Example
+
+SAME_MACHINE = 0.05
+"""Fingerprints that differ by at most this share are of equally fast machines."""
+
+_HOST = ("host_kernel", "host_cores", "host_memory_bytes")
+"""What identifies a machine in rows that are older than fingerprints."""
+_PREFIX = "fingerprint_"
+_STEP = "step_s"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TimeRow:
+    """A workload on a setting. Its step time is the mean over workers and repetitions."""
+
+    example: Example
+    setting: Setting
+    machine: str
+    """Label of the machine: rows with equal labels ran on equally fast machines."""
+    step_s: float
+    repeats: tuple[float, ...]
+    """Step time of each run."""
+
+    @property
+    def family(self) -> str:
+        return str(self.example.workload["family"])
+
+    @property
+    def model(self) -> str:
+        return str(self.example.workload["model"])
+
+    @property
+    def label(self) -> str:
+        """A key of the workload, the same on every setting."""
+        names = ("model", "dataset", "batch_size", "image_size", "sequence_length", "width", "optimiser", "update")
+        own = [self.example.workload.get(name) for name in (*names, "strategy", "framework", "topology")]
+        return "|".join("-" if value is None else str(value) for value in own)
+
+
+def measured_settings(datasets: Path) -> tuple[str, ...]:
+    """The settings with a file of measured rows in a folder of datasets."""
+    found = []
+    for path in sorted(datasets.glob(f"*{SUFFIX}")):
+        try:
+            found.append(str(Setting.parse(path.stem)))
+        except BadSetting:
+            continue  # another file of the user
+    return tuple(found)
+
+
+def read_time_rows(datasets: Path, settings: Sequence[str] | None = None) -> tuple[TimeRow, ...]:
+    """The rows of workers of measured settings, in the order of settings and of each file.
+
+    Args:
+        datasets: a folder of datasets.
+        settings: which; default all measured ones in the folder.
+
+    Raises:
+        BadInput: there is none, or one cannot be read.
+    """
+    wanted = measured_settings(datasets) if settings is None else tuple(settings)
+    if not wanted:
+        raise BadInput(f"{datasets}: no measured datasets; make them with driple-run and driple-build-dataset")
+    machines = _Machines()
+    found: list[TimeRow] = []
+    for name in wanted:
+        examples = read_examples(datasets, name, WORKER)
+        if examples.provenance != MEASURED:
+            continue
+        runs = _runs(datasets / f"{name}{SUFFIX}", machines)
+        for item in examples.items:
+            by_machine: dict[str, list[float]] = defaultdict(list)
+            for run in item.run_ids:
+                if run in runs:
+                    machine, step_s = runs[run]
+                    by_machine[machine].append(step_s)
+            found += [
+                TimeRow(
+                    example=item,
+                    setting=Setting.parse(name),
+                    machine=machine,
+                    step_s=float(np.mean(steps)),
+                    repeats=tuple(steps),
+                )
+                for machine, steps in by_machine.items()
+            ]
+    if not found:
+        raise BadInput(f"{datasets}: no measured step time in {', '.join(wanted)}; rebuild the datasets")
+    return tuple(found)
+
+
+def step_times(rows: Iterable[TimeRow]) -> FloatArray:
+    """[n] seconds."""
+    return np.array([row.step_s for row in rows], dtype=np.float64)
+
+
+def _runs(path: Path, machines: _Machines) -> dict[str, tuple[str, float]]:
+    """Machine and mean step time of the workers, by run."""
+    import pyarrow.parquet as pq
+
+    names = set(pq.read_schema(path).names)
+    wanted = ["run_id", "role", _STEP, *_HOST, *(column.name for column in FINGERPRINT)]
+    rows = pq.read_table(path, columns=[name for name in wanted if name in names]).to_pylist()
+    steps: dict[str, list[float]] = defaultdict(list)
+    machine: dict[str, str] = {}
+    for row in rows:
+        if row["role"] == WORKER and row.get(_STEP):
+            steps[row["run_id"]].append(row[_STEP])
+            machine[row["run_id"]] = machines.label(row)
+    return {run: (machine[run], float(np.mean(values))) for run, values in steps.items()}
+
+
+class _Machines:
+    """Labels of machines: one for all fingerprints that are nearly equal."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[str, Fingerprint]] = []
+
+    def label(self, row: Mapping[str, Any]) -> str:
+        found = fingerprint_of(row)
+        if found is None:
+            return "/".join(str(row.get(name)) for name in _HOST)
+        for label, other in self._known:
+            if other.version == found.version and differs(found, other) <= SAME_MACHINE:
+                return label
+        label = f"machine {len(self._known) + 1}, {found.hash_bytes_per_s / 1e9:.2f} GB/s SHA-256"
+        self._known.append((label, found))
+        return label
+
+
+def fingerprint_of(row: Mapping[str, Any]) -> Fingerprint | None:
+    """The fingerprint in the columns of a dataset row; None in rows that are older than fingerprints."""
+    names = [one.name for one in fields(Fingerprint) if one.name != "spread_pct"]
+    values = {name: row.get(f"{_PREFIX}{name}") for name in names}
+    return None if None in values.values() else Fingerprint(**{name: value for name, value in values.items() if value})

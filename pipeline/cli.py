@@ -123,6 +123,7 @@ def to_json(result: BuildResult) -> dict[str, object]:
         "provenance": result.provenance,
         "runs": result.found,
         "computed": result.computed,
+        "steps": result.steps,
         "settings": settings,
         "set_aside": aside,
     }

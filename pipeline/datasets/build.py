@@ -33,6 +33,7 @@ from driple.contracts.formats.dataset import (
     split_column,
 )
 from driple.contracts.manifest import as_specified
+from driple.contracts.run_spec import RunSpec
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
@@ -48,6 +49,7 @@ from driple.pipeline.datasets.run_rows import (
     work,
 )
 from driple.pipeline.datasets.splits import empty_sides
+from driple.pipeline.datasets.step_collection import collect_steps
 from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
 if TYPE_CHECKING:
@@ -97,6 +99,8 @@ class BuildResult:
     """Runs that were found."""
     computed: int = 0
     """Runs that were processed, successfully or not."""
+    steps: int = 0
+    """Training steps that were added for simulations."""
     settings: list[SettingReport] = field(default_factory=list)
     set_aside: list[LeftOut] = field(default_factory=list)
 
@@ -131,7 +135,7 @@ class _Run:
     other_network: str | None
     """Why its tasks did not have the network of the setting, or the share that was asked for; None if they had."""
     simulated: bool
-    cores_per_host: float | None
+    spec: RunSpec
 
     @property
     def dataset(self) -> tuple[str, bool]:
@@ -197,7 +201,7 @@ def build_dataset(
                 key for key, rows in state.runs.items() if (simulated, key) not in there and not _is_published(rows)
             }
         for of_dataset, state in states.items():
-            shares = [run.cores_per_host for copies in found for run in copies if run.dataset == of_dataset]
+            shares = [run.spec.cores_per_host for copies in found for run in copies if run.dataset == of_dataset]
             try:
                 check_one_share([*shares, *(row.get("cores_per_host") for row in state.old.rows)])
             except BadInput as error:
@@ -224,6 +228,8 @@ def build_dataset(
         if changed:
             with connected(engine) as pool:
                 _compute(changed, states, pool, result, progress, rebuild)
+        known = [(copies[0].folder, copies[0].spec) for copies in found if not copies[0].simulated]
+        result.steps = collect_steps(known, output)
     result.set_aside.sort(key=lambda left: left.run)
     result.settings.sort(key=lambda done: (done.setting, done.provenance))
     return result
@@ -327,7 +333,7 @@ def _glance(folder: Path) -> _Run:
         started,
         other_network,
         manifest.is_simulated,
-        manifest.run.cores_per_host,
+        manifest.run,
     )
 
 

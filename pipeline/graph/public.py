@@ -18,6 +18,7 @@ from driple.pipeline.graph.op_frequencies import op_frequency, unknown_ops
 from driple.pipeline.graph.op_graph import FEATURES, Grouped, OpGraph, undirected
 from driple.pipeline.graph.published_frequencies import published_frequency
 from driple.pipeline.graph.raw_graph import RawGraph, choose
+from driple.pipeline.graph.step_file import StepKey, read_steps, step_key, write_steps
 from driple.pipeline.graph.stored_graph import stored_graph, stored_step
 from driple.pipeline.graph.stored_graph_file import write_stored_graph
 from driple.pipeline.graph.training_step import WINDOW, TrainingStep, Transfer, training_step, window_of
@@ -25,6 +26,7 @@ from driple.pipeline.graph.training_step import WINDOW, TrainingStep, Transfer, 
 __all__ = ["FEATURES", "Grouped", "OpGraph", "Recipe", "SizeBatches", "forget_wirings", "group", "op_frequency"]
 __all__ += ["published_frequency", "read_graph", "recipe_of", "size_batches", "stored_graph", "undirected"]
 __all__ += ["CLASSES", "COUNTED", "TrainingStep", "Transfer", "WINDOW", "class_numbers", "class_of", "read_step"]
+__all__ += ["StepKey", "read_steps", "step_key", "write_steps"]
 __all__ += ["op_flops", "stored_step", "unknown_ops", "window_of", "write_stored_graph"]
 
 

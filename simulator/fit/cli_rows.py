@@ -20,11 +20,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from driple.contracts.errors import BadInput
     from driple.contracts.formats.device import read_device
+    from driple.contracts.formats.training_steps import STEPS
     from driple.contracts.setting import Setting
     from driple.simulator.fit.cpu_files import machine_file
     from driple.simulator.fit.fit_rows import fit_rows, fit_speed, replays_of
     from driple.simulator.fit.measured_jobs import read_jobs
-    from driple.simulator.fit.step_file import STEPS, StepFile
+    from driple.simulator.fit.step_file import StepFile
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)

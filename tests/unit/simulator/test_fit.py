@@ -14,7 +14,7 @@ from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import DeviceFile
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.pipeline.graph.public import TrainingStep, Transfer
+from driple.pipeline.graph.public import TrainingStep, Transfer, read_steps, step_key, write_steps
 from driple.simulator.fit import cli_rows
 from driple.simulator.fit.cpu_files import device_file, host_file, host_values
 from driple.simulator.fit.fit_rows import fit_rows, fit_speed
@@ -22,7 +22,7 @@ from driple.simulator.fit.measured_jobs import MeasuredJob, cpu_s, jobs_of, read
 from driple.simulator.fit.op_rates import GENERAL, OWN, SIZED, OpRates, amounts, class_rates, work_of
 from driple.simulator.fit.replay import Replay, simulated, step_times, targets
 from driple.simulator.fit.server_rates import ServerRates, fit_server_rates, server_amounts
-from driple.simulator.fit.step_file import StepFile, key_of, read_steps, write_steps
+from driple.simulator.fit.step_file import StepFile
 from driple.simulator.fit.timing import CONSTANTS, search
 from driple.simulator.host_model import HostModel, host_model
 from driple.simulator.narrow_layers import narrow_factor
@@ -133,9 +133,9 @@ def test_processor_seconds_of_a_row() -> None:
 
 def test_steps_are_the_same_after_writing(tmp_path: Path) -> None:
     workload = Workload("vgg11", "imagenet", 4, width=0.25, image_size=64)
-    write_steps({key_of(workload, 1): step()}, tmp_path / "steps.parquet")
+    write_steps({step_key(workload, 1): step()}, tmp_path / "steps.parquet")
     ((key, found),) = read_steps(tmp_path / "steps.parquet")
-    assert key == key_of(replace(workload, optimiser="adam", update="async"), 1)
+    assert key == step_key(replace(workload, optimiser="adam", update="async"), 1)
     assert (found.ops, found.pulls, found.pushes) == (step().ops, step().pulls, step().pushes)
     for name in ("flops", "read_bytes", "written_bytes", "windows", "executions"):
         assert getattr(found, name).tolist() == getattr(step(), name).tolist()

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import NamedTuple
+
+from numpy import diff
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.device import GPU
@@ -86,6 +89,11 @@ class Simulation:
         """The period of NVML's samples, if steps are too short for it: GPU durations are then those of samples."""
         gpu = self.parameters.device.kind == GPU
         return NVML_SAMPLE_S if gpu and self.job.step_s < FINEST * NVML_SAMPLE_S else None
+
+    @property
+    def step_s(self) -> float:
+        """The mean time of a step of all workers, without the first step of each."""
+        return fmean(fmean(diff(times[1:])) for times in self.job.begun)
 
     def metrics(self, task: str = "worker:0", hz: float = 1000.0) -> dict[str, float | None]:
         """The targets of a task by column, and `step_s`."""

@@ -2,30 +2,46 @@
 
     step = k * (amounts . rates) + n_mode * link seconds + o
 
-A site is a setting on a machine. k: how slow computing is there (the machine, and tasks that share its processors).
-n_sync, n_async: the share of the link's time that computing does not hide. o: seconds of every step. Rates and numbers
-are fitted in turns, each by the least relative errors (relative_fit.py).
+A site is a setting on a machine, for a framework. k: how slow computing is there (the machine, and tasks that share its
+processors). n_sync, n_async: the share of the link's time that computing does not hide. o: seconds of every step. Rates
+and numbers are fitted in turns, each by the least relative errors (relative_fit.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from driple.inspector.data.array_types import BoolArray, FloatArray
 from driple.inspector.time.relative_fit import fit_rates
-
-Site = tuple[str, str]
-"""A setting and a machine."""
-Numbers = tuple[float, float, float, float]
-"""k, n_sync, n_async and o of a site."""
+from driple.inspector.time.time_table import Site, TimeTable
 
 TURNS = 12
 PENALTY = 0.01
-LEAST_LEFT = 0.02
-"""Share of a step that is left for computing at least, whatever the numbers of the site say."""
+
+
+class SiteNumbers(NamedTuple):
+    """What belongs to a site, and not to its machine or its workloads alone."""
+
+    k: float
+    n_sync: float
+    n_async: float
+    o: float
+
+
+class Terms(NamedTuple):
+    """The parts of predicted step times: each [n] seconds."""
+
+    computing: FloatArray
+    link: FloatArray
+    other: FloatArray
+
+    @property
+    def step(self) -> FloatArray:
+        return self.computing + self.link + self.other
 
 
 @dataclass(frozen=True)
@@ -33,90 +49,67 @@ class PooledLaw:
     """Rates of work, and the numbers of sites."""
 
     rates: tuple[float, ...]
-    numbers: Mapping[Site, Numbers]
+    """Of AMOUNTS, in seconds at k = 1."""
+    numbers: Mapping[Site, SiteNumbers]
 
-    def predict(
-        self, work: FloatArray, link: FloatArray, is_async: BoolArray, numbers: Sequence[Numbers]
-    ) -> FloatArray:
-        """[n] seconds, with the numbers of the site of each row; arguments as of `fit`."""
-        own = np.array(numbers).reshape(-1, 4)
-        return own[:, 0] * (work @ np.array(self.rates)) + (_of_site(link, is_async) * own[:, 1:]).sum(axis=1)
+    def terms(self, table: TimeTable, numbers: Sequence[SiteNumbers]) -> Terms:
+        """The parts of the step time of each row, with these numbers."""
+        own = np.array(numbers, dtype=np.float64).reshape(-1, len(SiteNumbers._fields))
+        share = np.where(table.is_async, own[:, 2], own[:, 1])
+        return Terms(own[:, 0] * self.compute_seconds(table), share * table.link, own[:, 3])
 
-    def compute_seconds(self, work: FloatArray) -> FloatArray:
+    def compute_seconds(self, table: TimeTable) -> FloatArray:
         """[n] seconds of computing at k = 1."""
-        return work @ np.array(self.rates)
+        found: FloatArray = table.work @ np.array(self.rates)
+        return found
 
     @classmethod
-    def fit(
-        cls,
-        work: FloatArray,
-        link: FloatArray,
-        is_async: BoolArray,
-        seconds: FloatArray,
-        sites: Sequence[Site],
-        turns: int = TURNS,
-    ) -> PooledLaw:
-        """Fits rates and numbers.
-
-        Args:
-            work: [n, C] amounts of work.
-            link: [n] seconds of the busiest link.
-            is_async: [n] update mode.
-            seconds: [n] measured step times.
-            sites: [n].
-            turns: of rates and numbers.
-        """
+    def fit(cls, table: TimeTable, seconds: FloatArray, sites: Sequence[Site], turns: int = TURNS) -> PooledLaw:
+        """Fits rates and numbers to measured step times [n]."""
         names = sorted(set(sites))
         place = np.array([names.index(site) for site in sites])
-        of_site = _of_site(link, is_async)
         own = np.tile([1.0, 1.0, 1.0, 0.0], (len(names), 1))
-        penalties = np.full(work.shape[1], PENALTY)
-        rates = np.zeros(work.shape[1])
+        of_site = _of_site(table)
+        penalties = np.full(table.work.shape[1], PENALTY)
+        rates = np.zeros(table.work.shape[1])
         for _ in range(turns):
             rest = (of_site * own[place, 1:]).sum(axis=1)
-            left = np.maximum(seconds - rest, LEAST_LEFT * seconds)
-            # Relative to the whole step: a small part of it need not be exact.
-            rates = fit_rates(np.c_[work * own[place, :1], rest], seconds, np.r_[penalties, 0.0], turns=3)[:-1]
-            if not (work @ rates).any():
-                rates = fit_rates(work * own[place, :1], left, penalties, turns=3)
-            computing = work @ rates
+            rates = fit_rates(table.work * own[place, :1], seconds, penalties, offset=rest, turns=3)
+            computing = table.work @ rates
             for number in range(len(names)):
                 mine = place == number
-                own[number] = fit_numbers(computing[mine], link[mine], is_async[mine], seconds[mine])
-            unit = own[own[:, 0] > 0, 0]
-            if len(unit):  # the first site has k = 1
-                rates, own[:, 0] = rates * unit[0], own[:, 0] / unit[0]
-        return cls(
-            tuple(map(float, rates)),
-            {site: _numbers(own[number]) for number, site in enumerate(names)},
-        )
+                own[number] = fit_numbers(computing[mine], table.take(mine), seconds[mine])
+            unit = next((k for k in own[:, 0].tolist() if k > 0), 1.0)  # the first site has k = 1
+            rates, own[:, 0] = rates * unit, own[:, 0] / unit
+        numbers = {site: SiteNumbers(*map(float, own[number])) for number, site in enumerate(names)}
+        return cls(tuple(map(float, rates)), numbers)
 
 
 def fit_numbers(
     computing: FloatArray,
-    link: FloatArray,
-    is_async: BoolArray,
+    table: TimeTable,
     seconds: FloatArray,
-    prior: Numbers | None = None,
+    prior: SiteNumbers | None = None,
     strength: float = 0.0,
-) -> Numbers:
-    """The numbers of a site from its rows; with few rows held near a prior."""
-    columns = np.c_[computing, _of_site(link, is_async)]
-    return _numbers(
-        fit_rates(
-            columns,
-            seconds,
-            np.full(4, strength),
-            prior=None if prior is None else np.array(prior),
-        )
-    )
+) -> SiteNumbers:
+    """The numbers of a site from its rows.
+
+    Args:
+        computing: [n] seconds of computing at k = 1.
+        table: its rows.
+        seconds: [n] measured step times.
+        prior: values near which few rows leave the numbers.
+        strength: of the prior.
+    """
+    columns = np.c_[computing, _of_site(table)]
+    start = None if prior is None else np.array(prior)
+    return SiteNumbers(*map(float, fit_rates(columns, seconds, np.full(4, strength), prior=start)))
 
 
-def _of_site(link: FloatArray, is_async: BoolArray) -> FloatArray:
+def _of_site(table: TimeTable) -> FloatArray:
     """[n, 3]: seconds of the link of sync and of async steps, and 1."""
-    return np.stack([np.where(is_async, 0.0, link), np.where(is_async, link, 0.0), np.ones(len(link))], axis=1)
+    return np.stack([_if(~table.is_async, table.link), _if(table.is_async, table.link), np.ones(len(table))], axis=1)
 
 
-def _numbers(values: FloatArray) -> Numbers:
-    k, n_sync, n_async, o = map(float, values)
-    return k, n_sync, n_async, o
+def _if(chosen: BoolArray, values: FloatArray) -> FloatArray:
+    return np.where(chosen, values, 0.0)

@@ -18,6 +18,7 @@ from driple.contracts.strategy import WORKER
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.data.examples import Example
+from driple.inspector.time.time_table import Site, TimeTable
 
 SAME_MACHINE = 0.05
 """Fingerprints that differ by at most this share are of equally fast machines."""
@@ -39,6 +40,12 @@ class TimeRow:
     step_s: float
     repeats: tuple[float, ...]
     """Step time of each run."""
+    simulated_s: float | None = None
+    """The step time as simulated (simulated_steps.py); None where it cannot be simulated."""
+
+    @property
+    def site(self) -> Site:
+        return str(self.setting), self.machine, str(self.example.workload["framework"])
 
     @property
     def family(self) -> str:
@@ -106,6 +113,11 @@ def read_time_rows(datasets: Path, settings: Sequence[str] | None = None) -> tup
     if not found:
         raise BadInput(f"{datasets}: no measured step time in {', '.join(wanted)}; rebuild the datasets")
     return tuple(found)
+
+
+def table_of(rows: Sequence[TimeRow]) -> TimeTable:
+    """What is known of the rows before they run."""
+    return TimeTable.of([row.example for row in rows], [row.setting for row in rows])
 
 
 def step_times(rows: Iterable[TimeRow]) -> FloatArray:

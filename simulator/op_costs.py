@@ -28,6 +28,7 @@ narrow_layers.py.
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.device import CPU, GPU, DeviceFile
+from driple.contracts.formats.device import CPU, GPU, DeviceFile, Parameter
 from driple.pipeline.graph.public import TrainingStep
 from driple.simulator.narrow_layers import narrow_factor
 from driple.simulator.op_kinds import CLASS_OF_KIND, FREE, KINDS, kind_numbers, tiled_flops
@@ -140,3 +141,9 @@ def names_of(kind: str) -> Set[str]:
 def speed_factor(device: DeviceFile) -> float:
     """How much faster a processor is than the one that its other parameters were fitted to."""
     return device.get(SPEED, 1.0)
+
+
+def at_speed(device: DeviceFile, speed: float) -> DeviceFile:
+    """The device of a machine that is so much faster than the one that the other parameters were fitted to."""
+    value = Parameter(speed, "1", "argument", "")
+    return replace(device, parameters={**device.parameters, SPEED: value})

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from numpy import diff
 
 from driple.contracts.errors import BadInput
+from driple.contracts.formats.device import CPU as CPU_KIND
 from driple.contracts.formats.device import GPU
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import CPU, PUBLISHED, Setting
@@ -22,7 +23,7 @@ from driple.pipeline.bursts.series_metrics import FINEST
 from driple.pipeline.graph.public import TrainingStep, stored_step
 from driple.simulator.collectives import pair_count
 from driple.simulator.job_metrics import job_metrics
-from driple.simulator.op_costs import speed_factor
+from driple.simulator.op_costs import at_speed, speed_factor
 from driple.simulator.parameter_files import Parameters, known_devices, no_device, parameters, shown_path
 from driple.simulator.sampling import NVML_SAMPLE_S
 from driple.simulator.simulate import SimulatedJob, simulate
@@ -112,6 +113,7 @@ def simulate_workload(
     rate_mbit: float | None = None,
     topology: str | None = None,
     backend: str | None = None,
+    speed: float | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
     """Simulates a workload on a setting.
@@ -127,6 +129,7 @@ def simulate_workload(
         rate_mbit: limit of every link, below that of the setting.
         topology: of an all-reduce; default that of the workload.
         backend: what carries the tensors of an all-reduce; default that of the workload.
+        speed: of the machine beside that of the device file, for processors; default that of the setting's machine.
         progress: called often, with the share that is done.
 
     Raises:
@@ -136,6 +139,8 @@ def simulate_workload(
         raise BadInput(f"{workload.label}: strategy {workload.strategy} cannot be simulated; measure it")
     pairs = check_size(setting, workload.topology if topology is None else topology)
     files = parameters(setting) if files is None else files
+    if speed is not None and files.device.kind == CPU_KIND:
+        files = replace(files, device=at_speed(files.device, speed))
     if rate_mbit is not None and files.link_bytes_per_s is not None:
         files = replace(files, link_bytes_per_s=min(files.link_bytes_per_s, rate_mbit * 1e6 / 8))
     if step is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from driple.inspector.data.array_types import BoolArray, FloatArray
+from driple.inspector.time.simulated_steps import StepSimulator
 from driple.inspector.time.time_model import LEAST_FAMILIES, LEAST_ROWS, TimeModel
 from driple.inspector.time.time_rows import TimeRow, step_times, table_of
 from driple.inspector.time.time_table import Site
@@ -42,10 +43,13 @@ def of_settings(rows: Sequence[TimeRow], progress: Progress = lambda done, total
     return _predictions(rows, folds, progress)
 
 
-def of_machines(rows: Sequence[TimeRow], progress: Progress = lambda done, total: None) -> FloatArray:
+def of_machines(
+    rows: Sequence[TimeRow], simulator: StepSimulator, progress: Progress = lambda done, total: None
+) -> FloatArray:
     """[n] predictions by a model without the rows of the machine, but with one anchor run of each of its settings.
 
-    NaN for the anchors, and where there is one machine only.
+    The anchors also give the speed of the machine in simulations. NaN for the anchors, and where there is one machine
+    only.
     """
     machines = np.array([row.machine for row in rows])
     found = np.full(len(rows), np.nan)
@@ -58,9 +62,10 @@ def of_machines(rows: Sequence[TimeRow], progress: Progress = lambda done, total
         except ValueError:
             continue
         anchors = [best_anchor([rows[place] for place in places]) for places in _by_site(rows, own).values()]
-        anchored = model.with_anchors(anchors)
+        speeds = {str(machine): simulator.speed_of(anchors)}
+        anchored = model.with_anchors(simulator.simulated(anchors, speeds), speeds)
         judged = [place for place in np.flatnonzero(own).tolist() if rows[place] not in anchors]
-        found[judged] = anchored.predict([rows[place] for place in judged])
+        found[judged] = anchored.predict(simulator.simulated([rows[place] for place in judged], speeds))
     return found
 
 

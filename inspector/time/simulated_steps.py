@@ -1,11 +1,18 @@
-"""Simulated step times of measured rows, from the training steps that are stored beside the datasets."""
+"""Simulated step times of measured rows, and how fast their machines are beside that of the device file.
+
+The training steps of the rows are stored beside the datasets, or are those of the zoo. The speed of a machine has the
+least error of simulated step times on some of its rows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.training_steps import STEPS
@@ -17,41 +24,77 @@ from driple.simulator.simulation import simulate_workload
 
 SIMULATED_STEPS = 6
 """Steps of each worker: the first one is left out."""
+SLOWEST, FASTEST = 0.1, 20.0
+TRIED = 7
+"""Speeds in each round of the search."""
+ROUNDS = 3
+MOST_ROWS = 12
+"""Of a machine, that are simulated at every speed."""
+WORST = 1.0
+"""An error of the logarithm counts as this at most."""
 
 Progress = Callable[[int, int], None]
 
 
-def with_simulation(
-    rows: Sequence[TimeRow], datasets: Path, progress: Progress = lambda done, total: None
-) -> tuple[TimeRow, ...]:
-    """The rows with simulated step times, where the training step is stored and the device has a file.
+class StepSimulator:
+    """Simulates rows of datasets."""
 
-    Args:
-        rows: measured rows.
-        datasets: the folder with the file of training steps.
-        progress: called with the numbers of rows that are done and of all.
+    def __init__(self, datasets: Path) -> None:
+        """Raises BadInput if the file of training steps in the folder is something else."""
+        path = datasets / STEPS
+        self._stored: Mapping[StepKey, TrainingStep] = dict(read_steps(path)) if path.is_file() else {}
 
-    Raises:
-        BadInput: the file of training steps is something else.
-    """
-    path = datasets / STEPS
-    stored: Mapping[StepKey, TrainingStep] = dict(read_steps(path)) if path.is_file() else {}
-    found = []
-    for number, row in enumerate(rows):
-        progress(number, len(rows))
+    def seconds(self, row: TimeRow, speed: float | None) -> float | None:
+        """The simulated step time; None if the step is not stored or the setting cannot be simulated."""
         workload = workload_of(row.example.workload)
-        step = None if workload is None else _step(workload, row.setting, stored)
-        seconds = None if workload is None or step is None else simulated_seconds(workload, row.setting, step)
-        found.append(replace(row, simulated_s=seconds))
-    return tuple(found)
+        if workload is None:
+            return None
+        step = stored_step(workload, row.setting) or self._stored.get(step_key(workload, row.setting.servers))
+        return None if step is None else simulated_seconds(workload, row.setting, step, speed)
+
+    def speed_of(self, rows: Sequence[TimeRow]) -> float:
+        """The speed of the machine of these rows; 1 if none of them can be simulated."""
+        some = [rows[place] for place in np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int).tolist()]
+        low, high, best = SLOWEST, FASTEST, 1.0
+        for _ in range(ROUNDS):
+            speeds = np.geomspace(low, high, TRIED).tolist()
+            errors = [self._error(some, speed) for speed in speeds]
+            if not math.isfinite(min(errors)):
+                return 1.0
+            place = int(np.argmin(errors))
+            best, low, high = speeds[place], speeds[max(0, place - 1)], speeds[min(TRIED - 1, place + 1)]
+        return float(best)
+
+    def simulated(
+        self, rows: Sequence[TimeRow], speeds: Mapping[str, float], progress: Progress = lambda done, total: None
+    ) -> tuple[TimeRow, ...]:
+        """The rows with simulated step times, at the speeds of their machines."""
+        found = []
+        for number, row in enumerate(rows):
+            progress(number, len(rows))
+            found.append(replace(row, simulated_s=self.seconds(row, speeds.get(row.machine))))
+        return tuple(found)
+
+    def _error(self, rows: Sequence[TimeRow], speed: float) -> float:
+        pairs = [(self.seconds(row, speed), row.step_s) for row in rows]
+        apart = [min(abs(math.log(found / measured)), WORST) for found, measured in pairs if found]
+        return float(np.mean(apart)) if apart else math.inf
 
 
-def simulated_seconds(workload: Workload, setting: Setting, step: TrainingStep) -> float | None:
+def simulated_seconds(
+    workload: Workload, setting: Setting, step: TrainingStep, speed: float | None = None
+) -> float | None:
     """The simulated step time; None if the workload cannot be simulated on the setting."""
     try:
-        return simulate_workload(workload, setting, step=step, steps=SIMULATED_STEPS).step_s
+        return simulate_workload(workload, setting, step=step, steps=SIMULATED_STEPS, speed=speed).step_s
     except BadInput:
         return None
+
+
+def machine_speeds(simulator: StepSimulator, rows: Sequence[TimeRow]) -> dict[str, float]:
+    """The speed of every machine."""
+    names = dict.fromkeys(row.machine for row in rows)
+    return {name: simulator.speed_of([row for row in rows if row.machine == name]) for name in names}
 
 
 def workload_of(values: Mapping[str, Any]) -> Workload | None:
@@ -61,7 +104,3 @@ def workload_of(values: Mapping[str, Any]) -> Workload | None:
         return None
     whole = {name: int(known[name]) for name in ("batch_size", "image_size", "sequence_length") if name in known}
     return Workload(**{**known, **whole})
-
-
-def _step(workload: Workload, setting: Setting, stored: Mapping[StepKey, TrainingStep]) -> TrainingStep | None:
-    return stored_step(workload, setting) or stored.get(step_key(workload, setting.servers))

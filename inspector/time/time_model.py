@@ -44,12 +44,18 @@ class TimeModel:
     kernel: KernelLaw
     scales: Mapping[Site, float]
     """Measured to simulated times, the median of each site; 1 where nothing was simulated."""
+    speeds: Mapping[str, float]
+    """Of machines in simulations, beside the machine of the device file."""
     contention: float
     """Exponent with which the number of tasks that compute on shared processors slows each of them down."""
 
     @classmethod
-    def fit(cls, rows: Sequence[TimeRow]) -> TimeModel:
+    def fit(cls, rows: Sequence[TimeRow], speeds: Mapping[str, float] | None = None) -> TimeModel:
         """Fits all parts.
+
+        Args:
+            rows: measured rows, with their simulated step times.
+            speeds: of machines, at which these were simulated.
 
         Raises:
             BadInput: there are too few rows or families.
@@ -64,7 +70,7 @@ class TimeModel:
         pooled = PooledLaw.fit(table, seconds, sites)
         terms = pooled.terms(table, [pooled.numbers[site] for site in sites])
         kernel = KernelLaw.fit(table, terms, seconds, families)
-        return cls(pooled, kernel, _scales(rows), _contention(pooled.numbers))
+        return cls(pooled, kernel, _scales(rows), dict(speeds or {}), _contention(pooled.numbers))
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -130,10 +136,14 @@ class TimeModel:
 
         return min(known, key=apart)
 
-    def with_anchors(self, rows: Sequence[TimeRow]) -> TimeModel:
+    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, float] | None = None) -> TimeModel:
         """The model with what a few runs tell of their sites: the machine from one run, the setting from five or more.
 
         Rates of work stay. A site of a new machine takes its numbers from the most like site of any machine.
+
+        Args:
+            rows: the runs.
+            speeds: of new machines, at which their rows were simulated.
         """
         numbers, scales = dict(self.pooled.numbers), dict(self.scales)
         by_site: dict[Site, list[TimeRow]] = {}
@@ -153,7 +163,8 @@ class TimeModel:
             numbers[site] = prior
             known = [row.step_s / row.simulated_s for row in own if row.simulated_s]
             scales[site] = float(np.median(known)) if known else scale
-        return replace(self, pooled=replace(self.pooled, numbers=numbers), scales=scales)
+        known_speeds = {**self.speeds, **(speeds or {})}
+        return replace(self, pooled=replace(self.pooled, numbers=numbers), scales=scales, speeds=known_speeds)
 
     def _of_any_machine(self, site: Site) -> tuple[SiteNumbers, float]:
         """The numbers of the most like site of any machine: where to start from for a new one."""

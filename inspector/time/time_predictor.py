@@ -107,9 +107,9 @@ class TimePredictor:
     def _all(self) -> tuple[float, ...]:
         return tuple(error for errors in self.errors.values() for error in errors)
 
-    def with_anchors(self, rows: Sequence[TimeRow]) -> TimePredictor:
-        """The predictor with what a few runs of the user tell of their sites."""
-        model = self.model.with_anchors(rows)
+    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, float]) -> TimePredictor:
+        """The predictor with what a few runs of the user tell of their sites; arguments as of the model's."""
+        model = self.model.with_anchors(rows, speeds)
         sites = frozenset(row.site for row in rows)
         counts = {**self.rows, **{site: sum(row.site == site for row in rows) for site in sites}}
         return replace(self, model=model, rows=counts, anchored=self.anchored | sites)

@@ -29,6 +29,30 @@ _PREFIX = "fingerprint_"
 _STEP = "step_s"
 
 
+class Machines:
+    """Labels of machines: one for all fingerprints that are nearly equal."""
+
+    def __init__(self, known: Mapping[str, Fingerprint] | None = None) -> None:
+        self.fingerprints: dict[str, Fingerprint] = dict(known or {})
+
+    def label(self, row: Mapping[str, Any]) -> str:
+        """The label of the machine of a dataset row; of an old row, kernel, processors and memory of its host."""
+        found = fingerprint_of(row)
+        return "/".join(str(row.get(name)) for name in _HOST) if found is None else self.label_of(found)
+
+    def label_of(self, found: Fingerprint) -> str:
+        """The label of the machine with this fingerprint; a new one is remembered."""
+        for label, other in self.fingerprints.items():
+            if other.version == found.version and differs(found, other) <= SAME_MACHINE:
+                return label
+        label = (
+            f"{found.cores} cores, SHA-256 {found.hash_bytes_per_s / 1e9:.3f} GB/s, zlib"
+            f" {found.deflate_bytes_per_s / 1e6:.1f} MB/s, copy {found.copy_bytes_per_s / 1e9:.1f} GB/s"
+        )
+        self.fingerprints[label] = found
+        return label
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TimeRow:
     """A workload on a setting. Its step time is the mean over workers and repetitions."""
@@ -74,12 +98,15 @@ def measured_settings(datasets: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def read_time_rows(datasets: Path, settings: Sequence[str] | None = None) -> tuple[TimeRow, ...]:
+def read_time_rows(
+    datasets: Path, settings: Sequence[str] | None = None, machines: Machines | None = None
+) -> tuple[TimeRow, ...]:
     """The rows of workers of measured settings, in the order of settings and of each file.
 
     Args:
         datasets: a folder of datasets.
         settings: which; default all measured ones in the folder.
+        machines: that are known; those of the rows are added.
 
     Raises:
         BadInput: there is none, or one cannot be read.
@@ -87,7 +114,7 @@ def read_time_rows(datasets: Path, settings: Sequence[str] | None = None) -> tup
     wanted = measured_settings(datasets) if settings is None else tuple(settings)
     if not wanted:
         raise BadInput(f"{datasets}: no measured datasets; make them with driple-run and driple-build-dataset")
-    machines = _Machines()
+    machines = Machines() if machines is None else machines
     found: list[TimeRow] = []
     for name in wanted:
         examples = read_examples(datasets, name, WORKER)
@@ -125,7 +152,7 @@ def step_times(rows: Iterable[TimeRow]) -> FloatArray:
     return np.array([row.step_s for row in rows], dtype=np.float64)
 
 
-def _runs(path: Path, machines: _Machines) -> dict[str, tuple[str, float]]:
+def _runs(path: Path, machines: Machines) -> dict[str, tuple[str, float]]:
     """Machine and mean step time of the workers, by run."""
     import pyarrow.parquet as pq
 
@@ -139,24 +166,6 @@ def _runs(path: Path, machines: _Machines) -> dict[str, tuple[str, float]]:
             steps[row["run_id"]].append(row[_STEP])
             machine[row["run_id"]] = machines.label(row)
     return {run: (machine[run], float(np.mean(values))) for run, values in steps.items()}
-
-
-class _Machines:
-    """Labels of machines: one for all fingerprints that are nearly equal."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[str, Fingerprint]] = []
-
-    def label(self, row: Mapping[str, Any]) -> str:
-        found = fingerprint_of(row)
-        if found is None:
-            return "/".join(str(row.get(name)) for name in _HOST)
-        for label, other in self._known:
-            if other.version == found.version and differs(found, other) <= SAME_MACHINE:
-                return label
-        label = f"machine {len(self._known) + 1}, {found.hash_bytes_per_s / 1e9:.2f} GB/s SHA-256"
-        self._known.append((label, found))
-        return label
 
 
 def fingerprint_of(row: Mapping[str, Any]) -> Fingerprint | None:

@@ -27,7 +27,7 @@ def fit_rates(
     prior: FloatArray | None = None,
     turns: int = TURNS,
 ) -> FloatArray:
-    """[C] rates.
+    """[C] rates. An amount that no row has keeps the rate of its prior.
 
     Args:
         amounts: [n, C], not negative.
@@ -37,8 +37,8 @@ def fit_rates(
         prior: [C]; default 0.
         turns: of the reweighting.
     """
-    scale = amounts.max(axis=0, initial=0.0)
-    scale = np.where(scale > 0, scale, 1.0)
+    most = amounts.max(axis=0, initial=0.0)
+    scale = np.where(most > 0, most, 1.0)
     relative = amounts / scale / seconds[:, None]
     wanted = np.ones(len(seconds)) if offset is None else 1.0 - offset / seconds
     held = (penalties * relative.mean(axis=0)) ** 2 * len(seconds)
@@ -51,4 +51,4 @@ def fit_rates(
         found = nonnegative(products[None], (weighted.T @ wanted + held * start)[None])[0]
         weights = 1 / np.maximum(np.abs(relative @ found - wanted), EXACT)
         weights *= len(seconds) / weights.sum()
-    return found / scale
+    return np.where(most > 0, found, start) / scale

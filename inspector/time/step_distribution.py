@@ -17,6 +17,9 @@ import numpy as np
 LEVEL = 0.9
 """Of intervals, if no other is asked for."""
 
+ROUNDING = 1e-9
+"""Of a product that is a whole number."""
+
 
 @dataclass(frozen=True)
 class StepDistribution:
@@ -37,7 +40,8 @@ class StepDistribution:
         """The seconds that a step does not exceed with this probability, 0 to 1; infinite where errors are too few."""
         count = len(self.errors)
         # The finite-sample correction of conformal prediction, towards the nearer end.
-        rank = math.ceil((count + 1) * share) if share >= 0.5 else math.floor((count + 1) * share)
+        exact = (count + 1) * share
+        rank = math.ceil(exact - ROUNDING) if share >= 0.5 else math.floor(exact + ROUNDING)
         if rank < 1:
             return 0.0
         if rank > count:

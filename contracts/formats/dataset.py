@@ -237,8 +237,8 @@ GRAPH = _columns(
 
 OP_LISTS = _columns(
     "op_type | list of text | type of each op",
-    "op_bytes | list of real | tensor size of each op",
-    "op_flops | list of real | floating-point operations of each op; NaN where unknown",
+    "op_bytes | list of real | tensor size of each op; one iteration of a loop",
+    "op_flops | list of real | floating-point operations of each op; NaN where unknown; one iteration of a loop",
 )
 GROUP_LISTS = _columns(
     "group_frequency | list of real | node-type frequency of each group, summed",

@@ -347,7 +347,8 @@ class _Job:
             raise
         with DeferredInterrupt() as ctrl_c:
             save(self.folder, trained.inspector)
-            save_rows(self.folder, TrainingRows.of(examples, self.split or ""))
+            loops = trained.inspector.preparation.featuriser.loops
+            save_rows(self.folder, TrainingRows.of(examples, self.split or "", loops))
         for number, fitted in enumerate(trained.fits):
             if fitted.diverged:
                 self.say(f"network {number + 1}: the loss became NaN; training stopped and keeps the best epoch")

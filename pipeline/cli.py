@@ -163,6 +163,8 @@ def _setting_lines(done: SettingReport) -> list[str]:
     for split, sides in done.empty.items():
         if sides and done.rows:
             lines.append(f"  split {split}: no rows in {' and '.join(sides)}")
+    if done.machines_note:
+        lines.append(f"  {done.machines_note}")
     if done.by_older_rules:
         lines.append(f"  {done.by_older_rules} rows were made by older rules; their runs are gone")
     return lines

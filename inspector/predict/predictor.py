@@ -121,7 +121,7 @@ def _rows(folder: Path, datasets: Path, model: InspectorModel) -> TrainingRows |
     if rows is not None or not datasets.exists():
         return rows
     try:
-        examples = read_examples(datasets, model.setting, model.role)
+        examples = read_examples(datasets, model.setting, model.role, mix_machines=True)
         if examples.sha256 != model.dataset_sha256:
             return None
         return TrainingRows.of(examples, model.split, model.preparation.featuriser.loops)

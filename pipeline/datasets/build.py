@@ -37,6 +37,7 @@ from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
 from driple.pipeline.datasets.dataset_file import Dataset, Row
+from driple.pipeline.datasets.dataset_machines import number_machines
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
 from driple.pipeline.datasets.run_rows import (
     RULES_VERSION,
@@ -84,6 +85,10 @@ class SettingReport:
     families: int = 0
     by_older_rules: int = 0
     """Rows that were made by an earlier version of the rules, from runs that are gone."""
+    machines: int = 0
+    """Machines of the rows, told apart by their fingerprints; 0 without any."""
+    machines_note: str = ""
+    """What to know if runs had different machines, or some rows have no fingerprint."""
     empty: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Sides without rows, by split."""
     written: bool = False
@@ -452,6 +457,7 @@ def _merged(state: _State) -> Dataset:
     done.runs = len({row["run_id"] for row in rows})
     done.graphs = len({row["graph"] for row in rows} - {None})
     done.families = len({row["family"] for row in rows if row.get("family")})
+    done.machines, done.machines_note = number_machines(rows)
     done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
     done.empty = {split: empty_sides(row.get(split_column(split)) for row in rows) for split in SPLITS}
     return Dataset(done.setting, rows, state.old.graphs)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from driple.orchestrator.sweep.run_experiment import run
     from driple.pipeline.bursts.trace_metrics import metrics
     from driple.pipeline.datasets.build import build_dataset
+    from driple.pipeline.datasets.merge import merge_datasets
     from driple.pipeline.traces.run_index import runs
 
     __version__: str
@@ -27,6 +28,7 @@ _HOME = {
     "Inspector": "driple.inspector.predict.predictor",
     "RunFailed": "driple.contracts.errors",
     "build_dataset": "driple.pipeline.datasets.build",
+    "merge_datasets": "driple.pipeline.datasets.merge",
     "metrics": "driple.pipeline.bursts.trace_metrics",
     "predict": "driple.inspector.predict.predict_workload",
     "run": "driple.orchestrator.sweep.run_experiment",
@@ -41,6 +43,7 @@ __all__ = [
     "RunFailed",
     "__version__",
     "build_dataset",
+    "merge_datasets",
     "metrics",
     "predict",
     "run",

@@ -32,17 +32,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     merges = arguments.merge or bool(arguments.select)
-    if merges and (not arguments.sources or arguments.published):
-        parser.error("--merge and --select go with folders of datasets, or files")
+    if (merges or arguments.card) and (not arguments.sources or arguments.published):
+        parser.error("--merge, --select and --card go with folders of datasets")
+    if arguments.card and merges:
+        parser.error("--card goes with folders of datasets, without --merge and --select")
+    if arguments.about and not arguments.card:
+        parser.error("--about goes with --card")
     if bool(arguments.sources) == bool(arguments.published):
         parser.error("give folders of traces, or --published FILE")
     if arguments.setting and len(arguments.published) != 1:
         parser.error("--setting goes with exactly one --published FILE")
     of_traces = [option for option in _OF_TRACES if getattr(arguments, option) != parser.get_default(option)]
-    if of_traces and merges:
-        parser.error(f"--{of_traces[0].replace('_', '-')} goes with traces, not with --merge or --select")
+    if of_traces and (merges or arguments.card):
+        parser.error(f"--{of_traces[0].replace('_', '-')} goes with traces, not with --merge, --select or --card")
 
     require("numpy", "pyarrow", "joblib")
+    if arguments.card:
+        from driple.pipeline.datasets.croissant import parse_about, write_card
+
+        cards = [write_card(folder, parse_about(arguments.about)) for folder in arguments.sources]
+        print(json.dumps([str(card) for card in cards]) if arguments.json else "\n".join(map(str, cards)))
+        return 0
     from driple.pipeline.datasets.build import build_dataset, import_published
     from driple.pipeline.datasets.merge import merge_datasets
 
@@ -89,7 +99,7 @@ def _parser() -> CommandParser:
         type=Path,
         nargs="*",
         metavar="TRACES",
-        help="folder with run directories, any depth; with --merge and --select a folder of datasets, or a dataset",
+        help="folder with run directories, any depth; with --merge, --select and --card a folder of datasets",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("datasets"), metavar="DIR", help="folder of datasets (default: %(default)s)"
@@ -122,6 +132,18 @@ def _parser() -> CommandParser:
         default=[],
         metavar="COLUMN=VALUE,...",
         help="merge only rows for which all conditions hold: = or !=; a text with *, a number, a range such as 16..64",
+    )
+    parser.add_argument(
+        "--card",
+        action="store_true",
+        help="write croissant.json into each folder of datasets: a machine-readable card of its files and columns",
+    )
+    parser.add_argument(
+        "--about",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a value of the card: name, license, url, creator or version; those of the card that is there stay",
     )
     parser.add_argument(
         "--published",

@@ -164,9 +164,9 @@ def test_several_selections_add_up() -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--merge"], "--merge and --select go with folders of datasets, or files"),
-        (["--select", "model=x"], "--merge and --select go with folders of datasets, or files"),
-        (["--merge", "here", "--published", "x.pkl"], "--merge and --select go with folders of datasets, or files"),
+        (["--merge"], "--merge, --select and --card go with folders of datasets"),
+        (["--select", "model=x"], "--merge, --select and --card go with folders of datasets"),
+        (["--merge", "here", "--published", "x.pkl"], "--merge, --select and --card go with folders of datasets"),
         (["--merge", "here", "--prune"], "--prune goes with traces"),
         (["--merge", "here", "--include-loopback"], "--include-loopback goes with traces"),
         (["--merge", "nowhere"], "nowhere: no such file or folder"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from driple.contracts.errors import BadInput, DripleError, RunFailed
+    from driple.inspector.data.graph_set import load_graphs
     from driple.inspector.predict.predict_workload import predict
     from driple.inspector.predict.predictor import Inspector
     from driple.inspector.training.train_setting import train
@@ -28,6 +29,7 @@ _HOME = {
     "Inspector": "driple.inspector.predict.predictor",
     "RunFailed": "driple.contracts.errors",
     "build_dataset": "driple.pipeline.datasets.build",
+    "load_graphs": "driple.inspector.data.graph_set",
     "merge_datasets": "driple.pipeline.datasets.merge",
     "metrics": "driple.pipeline.bursts.trace_metrics",
     "predict": "driple.inspector.predict.predict_workload",
@@ -43,6 +45,7 @@ __all__ = [
     "RunFailed",
     "__version__",
     "build_dataset",
+    "load_graphs",
     "merge_datasets",
     "metrics",
     "predict",

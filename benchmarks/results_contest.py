@@ -112,10 +112,10 @@ def race(
     transfer = None if begin_from is None else begin_from()
     sides = [examples.side(split, side) for side in ("train", "val")]
     if transfer is None or transfer.source.preparation is None:
-        featuriser = Featuriser(config.features, sides[0].recipe(config.grouping))
+        featuriser = Featuriser(config.features, sides[0].recipe(config.grouping), config.loops)
     else:
         featuriser = transfer.source.preparation.featuriser
-    _, grouping = timed(lambda: [featuriser.sample(item.graph) for side in sides for item in side.items])
+    _, grouping = timed(lambda: [featuriser.sample_of(item) for side in sides for item in side.items])
     trained = train_inspector(
         examples, config, split=split, seed=seed, watch=watch, transfer=transfer, featuriser=featuriser
     )

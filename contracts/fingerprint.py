@@ -34,8 +34,9 @@ class Fingerprint:
     version: int = VERSION
 
     @property
-    def largest_spread_pct(self) -> float:
-        return max(self.spread_pct.values(), default=0.0)
+    def compared_spread_pct(self) -> float:
+        """The largest of what `differs` compares."""
+        return max((self.spread_pct.get(name, 0.0) for name in COMPARED), default=0.0)
 
 
 MEASURES: Tuple[str, ...] = tuple(name for name, kind in Fingerprint.__annotations__.items() if kind == "float")

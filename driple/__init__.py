@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from driple.contracts.errors import BadInput, DripleError, RunFailed
+    from driple.inspector.data.graph_set import load_graphs
     from driple.inspector.predict.predict_workload import predict
     from driple.inspector.predict.predictor import Inspector
     from driple.inspector.training.train_setting import train
     from driple.orchestrator.sweep.run_experiment import run
     from driple.pipeline.bursts.trace_metrics import metrics
     from driple.pipeline.datasets.build import build_dataset
+    from driple.pipeline.datasets.merge import merge_datasets
     from driple.pipeline.traces.run_index import runs
 
     __version__: str
@@ -27,6 +29,8 @@ _HOME = {
     "Inspector": "driple.inspector.predict.predictor",
     "RunFailed": "driple.contracts.errors",
     "build_dataset": "driple.pipeline.datasets.build",
+    "load_graphs": "driple.inspector.data.graph_set",
+    "merge_datasets": "driple.pipeline.datasets.merge",
     "metrics": "driple.pipeline.bursts.trace_metrics",
     "predict": "driple.inspector.predict.predict_workload",
     "run": "driple.orchestrator.sweep.run_experiment",
@@ -41,6 +45,8 @@ __all__ = [
     "RunFailed",
     "__version__",
     "build_dataset",
+    "load_graphs",
+    "merge_datasets",
     "metrics",
     "predict",
     "run",

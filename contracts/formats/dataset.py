@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from driple.contracts.errors import BadInput, shown
+from driple.contracts.machines import COLUMN as MACHINE_COLUMN
 from driple.contracts.metrics import RESOURCES, TARGETS
 from driple.contracts.run_spec import NetworkCondition
 from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
@@ -217,10 +218,14 @@ FINGERPRINT = _columns(
     "fingerprint_copy_bytes_per_s | real | copy in memory",
     "fingerprint_switch_s | real | round trip to another process through pipes",
     "fingerprint_loopback_bytes_per_s | real | TCP stream from the machine to itself",
-    "fingerprint_spread_pct | real | largest spread of the repeats of one of these figures",
+    "fingerprint_spread_pct | real | largest spread of the repeats of one of the figures that tell machines apart",
 )
 """How fast the host's machine was (contracts/fingerprint.py)."""
-ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT
+MACHINE = _columns(
+    f"{MACHINE_COLUMN} | int | machines of this file that differ by more than 5 %, from 1; null without a fingerprint",
+)
+"""By contracts/machines.py from the fingerprints of all rows of the file."""
+ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT + MACHINE
 """Columns that are absent from a file if no row has a value."""
 
 GRAPH = _columns(
@@ -237,8 +242,8 @@ GRAPH = _columns(
 
 OP_LISTS = _columns(
     "op_type | list of text | type of each op",
-    "op_bytes | list of real | tensor size of each op",
-    "op_flops | list of real | floating-point operations of each op; NaN where unknown",
+    "op_bytes | list of real | tensor size of each op; one iteration of a loop",
+    "op_flops | list of real | floating-point operations of each op; NaN where unknown; one iteration of a loop",
 )
 GROUP_LISTS = _columns(
     "group_frequency | list of real | node-type frequency of each group, summed",
@@ -290,7 +295,7 @@ SPLIT = _columns(
 TABLES: Mapping[str, Tuple[Column, ...]] = {
     "Identity": IDENTITY,
     "Provenance": PROVENANCE,
-    "Fingerprint": FINGERPRINT,
+    "Fingerprint": FINGERPRINT + MACHINE,
     "Graph": GRAPH + LISTS,
     "Targets": TARGET,
     "Statistics": STATISTICS,

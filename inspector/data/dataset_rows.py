@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from driple.contracts import machines
 from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
@@ -51,6 +52,10 @@ from driple.inspector.data.graph_lists import read_graphs
 from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
+_ONE_MACHINE = (
+    f"an inspector learns from one: take the rows of one (driple-build-dataset --select {machines.COLUMN}=1 FILE"
+    " --output DIR), or all with --set data.mix_machines=true"
+)
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
 _NETWORK_NUMBERS = tuple(name for name in NETWORK_COLUMNS if name not in NETWORK_CHOICES)
 _NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK_NUMBERS)
@@ -58,7 +63,9 @@ _TYPES = {column.name: column.value_type for column in DATASET_COLUMNS}
 _TRAFFIC = ("bytes_received", "bytes_sent", "bytes_busiest")
 
 
-def read_examples(datasets: Path, setting: str, role: str = WORKER, *, add_simulated: bool = False) -> Examples:
+def read_examples(
+    datasets: Path, setting: str, role: str = WORKER, *, add_simulated: bool = False, mix_machines: bool = False
+) -> Examples:
     """The examples of a setting: measured ones where there are any, else simulated ones.
 
     Args:
@@ -66,13 +73,14 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER, *, add_simul
         setting: its text.
         role: `worker` or `ps`. Published rows have no role and count as those of workers.
         add_simulated: also take simulated examples, on the train side alone: what is judged stays measured.
+        mix_machines: take runs of machines that differ by more than 5 % as if they were of one.
 
     Raises:
         BadInput: there is no such dataset, it cannot be read, or nothing can be learned from it; one line.
     """
     one_of("role", role, ROLES)
     text = str(Setting.parse(setting))
-    found = _read_file(find_dataset(datasets, text), text, role)
+    found = _read_file(find_dataset(datasets, text), text, role, mix_machines)
     if not add_simulated:
         return found
     path = dataset_path(datasets, text, simulated=True)
@@ -81,12 +89,12 @@ def read_examples(datasets: Path, setting: str, role: str = WORKER, *, add_simul
             f"data.add_simulated: needs a measured dataset, {dataset_path(datasets, text)}, and a simulated one, {path}"
             " (driple-run --simulate, driple-build-dataset)"
         )
-    return _with_simulated(found, _read_file(path, text, role))
+    return _with_simulated(found, _read_file(path, text, role, mix_machines))
 
 
-def _read_file(path: Path, setting: str, role: str) -> Examples:
+def _read_file(path: Path, setting: str, role: str, mix_machines: bool) -> Examples:
     try:
-        return _read(path, setting, role)
+        return _read(path, setting, role, mix_machines)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or 'cannot be read'}") from None
     except BadInput as error:
@@ -140,7 +148,7 @@ def find_dataset(datasets: Path, setting: str, *, simulated: bool = True) -> Pat
     )
 
 
-def _read(path: Path, setting: str, role: str) -> Examples:
+def _read(path: Path, setting: str, role: str, mix_machines: bool) -> Examples:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -159,10 +167,14 @@ def _read(path: Path, setting: str, role: str) -> Examples:
                     raise BadInput(f"column {name!r} is missing; rebuild it (driple-build-dataset)")
             needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
-            _check_types(schema, (*needed, *traffic))
-            shares = [column.name for column in SHARE if column.name in schema.names]
-            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic, *shares]).to_pylist()
+            others = (*(column.name for column in SHARE), *machines.NEEDED, *machines.PLACED)
+            asked_for = dict.fromkeys((*needed[: -len(LIST_NAMES)], *traffic, *others))
+            read = [name for name in asked_for if name in schema.names]
+            _check_types(schema, (*read, *LIST_NAMES))
+            rows = file.read(columns=read).to_pylist()
             check_one_share(row.get(column.name) for row in rows for column in SHARE)
+            if not mix_machines:
+                machines.check_one_machine(rows, _ONE_MACHINE)
             for row in rows:
                 fill_later_columns(row)
             lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])

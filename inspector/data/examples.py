@@ -98,6 +98,11 @@ def job_of(example: Example) -> str | None:
     return content_hash(kept, version=1)
 
 
+def loop_length(workload: Mapping[str, Any]) -> int:
+    """Iterations of each loop of a graph: elements of a sequence; 1 where that is unknown."""
+    return int(workload.get("sequence_length") or 1)
+
+
 def unmeasured(graph: Graph, workload: Mapping[str, Any]) -> Example:
     """A workload to predict, by the graph of its worker and any of the columns in WORKLOAD.
 

@@ -89,12 +89,12 @@ class Preparation:
     def fit(cls, train: Examples, config: InspectorConfig, featuriser: Featuriser | None = None) -> Preparation:
         """Fitted to the training rows; a featuriser that has grouped these graphs before saves time."""
         if featuriser is None:
-            featuriser = Featuriser(config.features, train.recipe(config.grouping))
-        graphs = {id(item.graph): item.graph for item in train.items}.values()
+            featuriser = Featuriser(config.features, train.recipe(config.grouping), config.loops)
+        samples = {id(sample): sample for sample in map(featuriser.sample_of, train.items)}.values()
         return cls(
             featuriser=featuriser,
-            features=FeatureScaler.fit(config.feature_scale, [featuriser.sample(graph).features for graph in graphs]),
-            facts=WorkloadScaler.fit(workload_feature_table(train.items)),
+            features=FeatureScaler.fit(config.feature_scale, [sample.features for sample in samples]),
+            facts=WorkloadScaler.fit(workload_feature_table(train.items, featuriser.loops)),
             targets=TargetScaler.fit(config.target_scale, train.targets(), usable(train), train.columns),
         )
 
@@ -109,19 +109,19 @@ class Preparation:
 
     def apply(self, examples: Examples | Sequence[Example]) -> Prepared:
         items = select(examples.items if isinstance(examples, Examples) else examples, self.targets.columns)
+        samples = [self.featuriser.sample_of(item) for item in items]
         tensors: dict[int, tuple[Any, Any]] = {}
-        for item in items:
-            if id(item.graph) not in tensors:
-                sample = self.featuriser.sample(item.graph)
+        for sample in samples:
+            if id(sample) not in tensors:
                 scaled = torch.as_tensor(self.features.transform(sample.features), dtype=torch.float32)
-                tensors[id(item.graph)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
-        raw_facts = workload_feature_table(items)
+                tensors[id(sample)] = scaled, torch.as_tensor(sample.edges, dtype=torch.int64)
+        raw_facts = workload_feature_table(items, self.featuriser.loops)
         truth = np.where(self.usable, np.array([item.targets for item in items]), np.nan)
         known = ~np.isnan(truth)
         targets = np.where(known, self.targets.transform(truth), 0.0)
         return Prepared(
-            features=[tensors[id(item.graph)][0] for item in items],
-            edges=[tensors[id(item.graph)][1] for item in items],
+            features=[tensors[id(sample)][0] for sample in samples],
+            edges=[tensors[id(sample)][1] for sample in samples],
             facts=torch.as_tensor(np.clip(self.facts.transform(raw_facts), -FAR, FAR), dtype=torch.float32),
             targets=torch.as_tensor(targets, dtype=torch.float32),
             mask=torch.as_tensor(known, dtype=torch.float32),

@@ -18,8 +18,9 @@ from driple.contracts.formats.dataset import NETWORK_CHOICES, NETWORK_COLUMNS
 from driple.contracts.run_spec import Workload
 from driple.contracts.strategy import BACKENDS, FRAMEWORKS, GLOO, GRPC, TOPOLOGIES
 from driple.inspector.data.array_types import FloatArray
-from driple.inspector.data.examples import Example, Graph, PublishedGraph
+from driple.inspector.data.examples import Example, Graph, PublishedGraph, loop_length
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
+from driple.inspector.model.model_config import EVERY
 from driple.pipeline.graph.public import CLASSES, OpGraph, class_numbers
 
 SIZES = ("batch_size", "image_size", "sequence_length", "width", "network_rate_mbit")
@@ -61,21 +62,23 @@ GRAPH_FACTS = (
 )
 WORKLOAD_FEATURES: tuple[str, ...] = (*DECLARED_FEATURES, *GRAPH_FACTS)
 
-FEATURE_CACHE: WeakKeyDictionary[Graph, dict[str, float]] = WeakKeyDictionary()
+FEATURE_CACHE: WeakKeyDictionary[Graph, dict[int, dict[str, float]]] = WeakKeyDictionary()
+"""Of a graph, by the length of its loops."""
 
 
-def workload_features(example: Example) -> FloatArray:
-    """[len(WORKLOAD_FEATURES)], not scaled; NaN where unknown."""
-    graph = example.graph
-    if graph not in FEATURE_CACHE:
-        FEATURE_CACHE[graph] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph)
-    found = {**_of_workload(example), **FEATURE_CACHE[graph]}
+def workload_features(example: Example, loops: str = EVERY) -> FloatArray:
+    """[len(WORKLOAD_FEATURES)], not scaled; NaN where unknown. `loops`: see InspectorConfig."""
+    graph, length = example.graph, loop_length(example.workload) if loops == EVERY else 1
+    kept = FEATURE_CACHE.setdefault(graph, {})
+    if length not in kept:
+        kept[length] = _of_groups(graph) if isinstance(graph, PublishedGraph) else _of_ops(graph, length)
+    found = {**_of_workload(example), **kept[length]}
     return np.array([found.get(name, math.nan) for name in WORKLOAD_FEATURES])
 
 
-def workload_feature_table(examples: Iterable[Example]) -> FloatArray:
+def workload_feature_table(examples: Iterable[Example], loops: str = EVERY) -> FloatArray:
     """[n, len(WORKLOAD_FEATURES)]."""
-    return np.array([workload_features(example) for example in examples]).reshape(-1, len(WORKLOAD_FEATURES))
+    return np.array([workload_features(example, loops) for example in examples]).reshape(-1, len(WORKLOAD_FEATURES))
 
 
 def _of_workload(example: Example) -> dict[str, float]:
@@ -104,7 +107,8 @@ def _of_workload(example: Example) -> dict[str, float]:
     return found
 
 
-def _of_ops(graph: OpGraph) -> dict[str, float]:
+def _of_ops(graph: OpGraph, length: int) -> dict[str, float]:
+    runs = graph.executions(length)
     kilobytes = graph.bytes / KILOBYTE
     # NaN is an op without a formula: next to nothing beside other ops, unknown if the whole graph has none.
     flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
@@ -112,15 +116,15 @@ def _of_ops(graph: OpGraph) -> dict[str, float]:
         flops = np.full(len(graph.ops), math.nan)
     classes = class_numbers(graph.ops)
     found = {
-        "log_ops": math.log1p(len(graph.ops)),
+        "log_ops": math.log1p(runs.sum()),
         "log_edges": math.log1p(len(graph.edges)),
         "log_levels": math.log1p(1.0 + float(graph.levels.max())),
         "log_largest_kilobytes": math.log1p(kilobytes.max()),
         "log_largest_megaflops": math.log1p(flops.max()),
-        "log_kilobytes": math.log1p(kilobytes.sum()),
-        "log_megaflops": math.log1p(flops.sum()),
+        "log_kilobytes": math.log1p((kilobytes * runs).sum()),
+        "log_megaflops": math.log1p((flops * runs).sum()),
     }
-    for unit, weights in (("ops", None), ("kilobytes", kilobytes), ("megaflops", flops)):
+    for unit, weights in (("ops", runs), ("kilobytes", kilobytes * runs), ("megaflops", flops * runs)):
         sums = np.bincount(classes, weights, minlength=len(CLASSES))
         found |= {f"log_{name}_{unit}": math.log1p(amount) for name, amount in zip(CLASSES, sums, strict=True)}
     if np.isnan(flops).all():

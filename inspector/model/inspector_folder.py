@@ -20,7 +20,7 @@ from driple.inspector.base_model.stacked_regressor import BaseModel
 from driple.inspector.data.tensors import Preparation
 from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.json_arrays import join, split
-from driple.inspector.model.model_config import InspectorConfig
+from driple.inspector.model.model_config import ONCE, InspectorConfig
 from driple.inspector.network.graph_network import Network
 
 BASE = "base"
@@ -95,7 +95,7 @@ def _decode(folder: Path, value: Mapping[str, Any], device: str) -> InspectorMod
     for column in value["targets"]:
         if column not in TARGET_OF_COLUMN:
             raise BadInput(f"targets: this release has no target {shown(column)}; train it again")
-    config = from_plain(InspectorConfig, value["config"], "config")
+    config = _config(value["config"])
     preparation = Preparation.from_plain(value["features"], value["scalers"])
     if list(preparation.targets.columns) != value["targets"]:
         raise BadInput("targets: not those of its scalers; train it again")
@@ -116,6 +116,12 @@ def _decode(folder: Path, value: Mapping[str, Any], device: str) -> InspectorMod
         calibration=None if calibration is None else tuple(map(float, calibration)),
         **{name: value[name] for name in _UNCHANGED},
     )
+
+
+def _config(value: Any) -> InspectorConfig:
+    # Inspectors of earlier releases counted loops once, and do not say so.
+    known = {"loops": ONCE, **value} if isinstance(value, dict) else value
+    return from_plain(InspectorConfig, known, "config")
 
 
 def _base_models(

@@ -17,6 +17,7 @@ from driple.inspector.network.readouts.registry import READOUTS
 
 GRUS = ("off", "message", "state")
 FEATURE_KINDS = ("paper", "driple")
+LOOPS = EVERY, ONCE = ("every", "once")
 FEATURE_SCALES = ("raw", "log")
 TARGET_SCALES = ("max", "log")
 STARTS = ("published", "usual")
@@ -124,6 +125,9 @@ class InspectorConfig:
     """How ops are grouped to nodes: see pipeline/graph/group_count.py."""
     features: str = "driple"
     """Node features: the three of the `paper`, or ours."""
+    loops: str = EVERY
+    """How often ops of loops count in features: in `every` iteration, or `once`, as in inspectors of release 0.2.
+    Node features of the `paper` always count once."""
     feature_scale: str = "log"
     """`raw`, or logarithm and then mean 0, deviation 1 over the training rows."""
     target_scale: str = "log"
@@ -135,6 +139,7 @@ class InspectorConfig:
 
     def __post_init__(self) -> None:
         one_of("features", self.features, FEATURE_KINDS)
+        one_of("loops", self.loops, LOOPS)
         one_of("feature_scale", self.feature_scale, FEATURE_SCALES)
         one_of("target_scale", self.target_scale, TARGET_SCALES)
         if self.ensemble < 1:
@@ -153,6 +158,7 @@ PRESETS: dict[str, InspectorConfig] = {
         preset="paper",
         grouping="uniform:100",
         features="paper",
+        loops=ONCE,
         feature_scale="raw",
         target_scale="max",
         network=NetworkConfig(

@@ -23,6 +23,7 @@ from driple.contracts.strategy import RING
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example, Examples
 from driple.inspector.data.workload_features import RUNTIME_FEATURES, WORKLOAD_FEATURES, workload_features
+from driple.inspector.model.model_config import EVERY
 
 FIGURES = 6
 """Significant digits of a stored feature."""
@@ -57,10 +58,11 @@ class TrainingRows:
             raise BadInput("a row with another number of features")
 
     @classmethod
-    def of(cls, examples: Examples, split: str) -> TrainingRows:
+    def of(cls, examples: Examples, split: str, loops: str = EVERY) -> TrainingRows:
+        """Those of the train side of a split; `loops` as the inspector counts."""
         items = examples.side(split, "train").items
         rows = tuple(
-            Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item))))
+            Row(label_of(item), item.workload.get("family"), tuple(map(_short, workload_features(item, loops))))
             for item in items
         )
         frameworks = sorted({item.workload.get("framework") or TENSORFLOW for item in items})

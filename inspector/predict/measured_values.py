@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from driple.contracts import machines
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import (
     NETWORK_COLUMNS,
@@ -48,7 +49,9 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
             names = ("role", "provenance", STEP, FLAGS, TOPOLOGY, *_SAME, *NETWORK_COLUMNS, *columns)
-            rows = file.read(columns=[name for name in names if name in file.schema_arrow.names]).to_pylist()
+            names += (*machines.NEEDED, *machines.PLACED)
+            there = [name for name in dict.fromkeys(names) if name in file.schema_arrow.names]
+            rows = file.read(columns=there).to_pylist()
             for row in rows:
                 fill_later_columns(row)
     except (pa.ArrowException, OSError, ValueError, KeyError):
@@ -73,11 +76,13 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
     if not same:
         label = ", ".join(f"{name} {value}" for name, value in asked.items())
         raise BadInput(f"{path}: no row of this workload ({label}); run it (driple-run), then driple-build-dataset")
-    note = "" if on_network else "not on the network of the setting"
+    notes = [] if on_network else ["not on the network of the setting"]
     same = on_network or same
+    used = machines.machines_of(same)
+    notes += [machines.said(used)] if used.mixed else []
     known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
     means = {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}
-    return {"measured": means, "measured_note": note}
+    return {"measured": means, "measured_note": "; ".join(notes)}
 
 
 def _dataset(datasets: Path, setting: str) -> Path:

@@ -21,6 +21,7 @@ from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Example
 from driple.inspector.data.scaling import WorkloadScaler
 from driple.inspector.data.workload_features import DECLARED_FEATURES, SIZES, WORKLOAD_FEATURES, workload_features
+from driple.inspector.model.model_config import EVERY
 from driple.inspector.model.training_rows import TrainingRows
 
 LIKE, EDGE, FAR = VERDICTS = ("like", "edge", "far")
@@ -94,8 +95,9 @@ class Novelty:
 class TrainingRegion:
     """Training rows as points, scaled as the inspector scales features."""
 
-    def __init__(self, rows: TrainingRows, scale: WorkloadScaler) -> None:
+    def __init__(self, rows: TrainingRows, scale: WorkloadScaler, loops: str = EVERY) -> None:
         self.rows = rows.rows
+        self.loops = loops
         self.frameworks = rows.frameworks
         self._columns = [WORKLOAD_FEATURES.index(name) for name in scale.names]
         self._mean, self._deviation = np.asarray(scale.mean), np.asarray(scale.deviation)
@@ -108,7 +110,7 @@ class TrainingRegion:
 
     def novelty_of(self, example: Example, framework: str = TENSORFLOW) -> Novelty:
         """The novelty of a workload, whose graph was built with this framework."""
-        facts = workload_features(example)
+        facts = workload_features(example, self.loops)
         distances = _distances(self._scaled(facts[None]), self._points)[0]
         nearest: dict[str, tuple[str, float]] = {}
         for place in np.argsort(distances, kind="stable"):

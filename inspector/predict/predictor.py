@@ -37,7 +37,8 @@ class Inspector:
     def __init__(self, folder: Path, datasets: Path = Path("datasets")) -> None:
         self.model = load(folder)
         rows = _rows(folder, datasets, self.model)
-        self.region = None if rows is None else TrainingRegion(rows, self.model.preparation.facts)
+        made = self.model.preparation
+        self.region = None if rows is None else TrainingRegion(rows, made.facts, made.featuriser.loops)
         self.info = InspectorInfo(
             folder=folder,
             networks=len(self.model.networks),
@@ -120,7 +121,9 @@ def _rows(folder: Path, datasets: Path, model: InspectorModel) -> TrainingRows |
     if rows is not None or not datasets.exists():
         return rows
     try:
-        examples = read_examples(datasets, model.setting, model.role)
-        return TrainingRows.of(examples, model.split) if examples.sha256 == model.dataset_sha256 else None
+        examples = read_examples(datasets, model.setting, model.role, mix_machines=True)
+        if examples.sha256 != model.dataset_sha256:
+            return None
+        return TrainingRows.of(examples, model.split, model.preparation.featuriser.loops)
     except BadInput:  # no such dataset here: predictions only lack their novelty
         return None

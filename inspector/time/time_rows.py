@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from driple.contracts.errors import BadInput, BadSetting
-from driple.contracts.fingerprint import Fingerprint, differs
+from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.formats.dataset import FINGERPRINT, MEASURED, SUFFIX
+from driple.contracts.machines import fingerprint_of, same_machine
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import WORKER
 from driple.inspector.data.array_types import FloatArray
@@ -20,12 +21,8 @@ from driple.inspector.data.dataset_rows import read_examples
 from driple.inspector.data.examples import Example
 from driple.inspector.time.time_table import Site, TimeTable
 
-SAME_MACHINE = 0.05
-"""Fingerprints that differ by at most this share are of equally fast machines."""
-
 _HOST = ("host_kernel", "host_cores", "host_memory_bytes")
 """What identifies a machine in rows that are older than fingerprints."""
-_PREFIX = "fingerprint_"
 _STEP = "step_s"
 
 
@@ -43,7 +40,7 @@ class Machines:
     def label_of(self, found: Fingerprint) -> str:
         """The label of the machine with this fingerprint; a new one is remembered."""
         for label, other in self.fingerprints.items():
-            if other.version == found.version and differs(found, other) <= SAME_MACHINE:
+            if same_machine(found, other):
                 return label
         label = (
             f"{found.cores} cores, SHA-256 {found.hash_bytes_per_s / 1e9:.3f} GB/s, zlib"
@@ -166,10 +163,3 @@ def _runs(path: Path, machines: Machines) -> dict[str, tuple[str, float]]:
             steps[row["run_id"]].append(row[_STEP])
             machine[row["run_id"]] = machines.label(row)
     return {run: (machine[run], float(np.mean(values))) for run, values in steps.items()}
-
-
-def fingerprint_of(row: Mapping[str, Any]) -> Fingerprint | None:
-    """The fingerprint in the columns of a dataset row; None in rows that are older than fingerprints."""
-    names = [one.name for one in fields(Fingerprint) if one.name != "spread_pct"]
-    values = {name: row.get(f"{_PREFIX}{name}") for name in names}
-    return None if None in values.values() else Fingerprint(**{name: value for name, value in values.items() if value})

@@ -29,6 +29,8 @@ class DataConfig:
 
     add_simulated: bool = False
     """Also train on the simulated rows of the setting. Validation and test rows stay measured."""
+    mix_machines: bool = False
+    """Also learn from a dataset whose runs had machines that differ by more than 5 %."""
 
 
 @dataclass(frozen=True, kw_only=True)

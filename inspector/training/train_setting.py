@@ -126,7 +126,7 @@ def train(
     found = given(config, settings, preset=preset, ensemble=ensemble, epochs=epochs, tune_part=tune_part)
     check(found, transfer_from, compare_scratch, tune)
     with _loaded(found):
-        examples = job.read(add_simulated=_part(found, "data").data.add_simulated)
+        examples = job.read(**vars(_part(found, "data").data))
         if examples.provenance == SIMULATED:
             job.say(f"SIMULATED: {job.setting} has no measured rows in {job.datasets}: training on simulated ones")
         transfer, full = resolve(found, job.setting, role, transfer_from, job.output)
@@ -155,10 +155,11 @@ def evaluate_inspector(
     from driple.inspector.model.inspector_folder import load
 
     job = _Job(setting, Path(datasets), Path(output), role, split, say=say or _silent)
-    examples, inspector = job.read(), load(job.folder)
+    # Whether an inspector should have learned from several machines was decided when it was trained.
+    examples, inspector = job.read(mix_machines=True), load(job.folder)
     mixed = inspector.provenance == joined_provenance((examples.provenance, SIMULATED)) != examples.provenance
     if mixed and inspector.transferred_from is None:
-        examples = job.read(add_simulated=True)
+        examples = job.read(add_simulated=True, mix_machines=True)
     about: dict[str, Any] = {"training": dict(inspector.training)}
     if inspector.transferred_from is not None:  # the comparison with scratch is only in the previous report
         about["transfer"] = {**_compared_before(job.folder), **inspector.transferred_from}
@@ -265,10 +266,11 @@ class _Job:
     def folder(self) -> Path:
         return self.output / folder_name(self.setting, self.role)
 
-    def read(self, *, add_simulated: bool = False) -> Examples:
+    def read(self, **which: bool) -> Examples:
+        """The examples; arguments as DataConfig."""
         from driple.inspector.data.dataset_rows import read_examples
 
-        return read_examples(self.datasets, self.setting, self.role, add_simulated=add_simulated)
+        return read_examples(self.datasets, self.setting, self.role, **which)
 
     def check(self, examples: Examples, full: TrainConfig, transfer: Transfer | None) -> None:
         """Raises early what the training would raise later."""
@@ -347,7 +349,8 @@ class _Job:
             raise
         with DeferredInterrupt() as ctrl_c:
             save(self.folder, trained.inspector)
-            save_rows(self.folder, TrainingRows.of(examples, self.split or ""))
+            loops = trained.inspector.preparation.featuriser.loops
+            save_rows(self.folder, TrainingRows.of(examples, self.split or "", loops))
         for number, fitted in enumerate(trained.fits):
             if fitted.diverged:
                 self.say(f"network {number + 1}: the loss became NaN; training stopped and keeps the best epoch")

@@ -101,7 +101,7 @@ def search(
         config = dataclasses.replace(changed(base, **chosen), ensemble=1)
         if config.grouping not in featurisers:
             recipe = examples.side(split, "train").recipe(config.grouping)  # as in `train_inspector`
-            featurisers[config.grouping] = Featuriser(config.features, recipe)
+            featurisers[config.grouping] = Featuriser(config.features, recipe, config.loops)
 
         def watch(_: int, epoch: Epoch) -> None:
             if epoch.number % LOOKED_AT_EVERY == 0:

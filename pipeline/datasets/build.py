@@ -11,34 +11,29 @@ last of its runs is done.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from driple.contracts.command_guard import require
-from driple.contracts.data_frame import data_frame
 from driple.contracts.errors import BadInput, CorruptRun, DripleError
-from driple.contracts.folder_lock import only_one
 from driple.contracts.formats.dataset import (
     MEASURED,
     OTHER_NETWORK_FLAGS,
     PUBLISHED,
     SIMULATED,
-    SPLITS,
     check_one_share,
     dataset_path,
-    joined_provenance,
-    split_column,
 )
 from driple.contracts.manifest import as_specified
 from driple.contracts.run_spec import RunSpec
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets import published_datasets
+from driple.pipeline.datasets.build_report import BuildResult, LeftOut, SettingReport
 from driple.pipeline.datasets.dataset_file import Dataset, Row
 from driple.pipeline.datasets.engine import LOCAL, Engine, Pool, connected, parse
+from driple.pipeline.datasets.output_folder import locked
 from driple.pipeline.datasets.run_rows import (
     RULES_VERSION,
     Outcome,
@@ -48,76 +43,10 @@ from driple.pipeline.datasets.run_rows import (
     network_reason,
     work,
 )
-from driple.pipeline.datasets.splits import empty_sides
 from driple.pipeline.datasets.step_collection import collect_steps
 from driple.pipeline.traces.run_index import MANIFEST, find_runs, read_sealed
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 UP_TO_DATE = "and its rows are up to date"
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A run, or a graph of a published file, that was set aside."""
-
-    run: str
-    """The folder or file, as the user named it."""
-    reason: str
-    traceback: str | None = None
-
-
-@dataclass
-class SettingReport:
-    """Changes of one dataset. Counts are of rows."""
-
-    setting: str
-    file: str
-    provenance: str = ""
-    """Of its rows."""
-    added: int = 0
-    replaced: int = 0
-    kept: int = 0
-    removed: int = 0
-    rows: int = 0
-    runs: int = 0
-    graphs: int = 0
-    families: int = 0
-    by_older_rules: int = 0
-    """Rows that were made by an earlier version of the rules, from runs that are gone."""
-    empty: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sides without rows, by split."""
-    written: bool = False
-
-
-@dataclass
-class BuildResult:
-    """Result of a build."""
-
-    found: int = 0
-    """Runs that were found."""
-    computed: int = 0
-    """Runs that were processed, successfully or not."""
-    steps: int = 0
-    """Training steps that were added for simulations."""
-    settings: list[SettingReport] = field(default_factory=list)
-    set_aside: list[LeftOut] = field(default_factory=list)
-
-    @property
-    def exit_code(self) -> int:
-        """1 if no run could be used."""
-        return 1 if self.found and len(self.set_aside) >= self.found else 0
-
-    @property
-    def provenance(self) -> str:
-        """Of the rows of all datasets."""
-        return joined_provenance(done.provenance for done in self.settings if done.provenance)
-
-    def to_frame(self) -> pd.DataFrame:
-        """A table with a row for each dataset."""
-        return data_frame(map(asdict, self.settings))
-
 
 Progress = Callable[[int, int, int], None]
 """Called with the numbers of runs that are done, of all runs, and of runs that were set aside."""
@@ -194,7 +123,7 @@ def build_dataset(
     found = _look([Path(root) for root in roots], result)
     there = {(copies[0].simulated, copies[0].run_id) for copies in found}
     there |= {(kind, Path(left.run).name) for left in result.set_aside for kind in (False, True)}
-    with _locked(output):
+    with locked(output):
         states = {key: _begin(*key, output) for key in sorted({copies[0].dataset for copies in found})}
         for (_, simulated), state in states.items() if prune else ():
             state.gone = {
@@ -261,7 +190,7 @@ def import_published(
         if names.count(name) > 1:
             raise BadInput(f"two of the files are of {name}: a setting has one published dataset")
     result = BuildResult()
-    with _locked(output):
+    with locked(output):
         for path, found in zip(files, imports, strict=True):
             state = _begin(str(found.setting), False, output)
             result.found += len(found.rows) + len(found.left_out)
@@ -274,21 +203,6 @@ def import_published(
             state.old.graphs.update(found.graphs)
             _finish(state, result)
     return result
-
-
-@contextmanager
-def _locked(output: Path) -> Iterator[None]:
-    """Locks the output folder. Removes what it created if nothing is written."""
-    created = [folder for folder in (output, *output.parents) if not folder.exists()]
-    with only_one(output, "driple-build-dataset"):
-        try:
-            yield
-        finally:
-            if created and not any(path.name != ".lock" for path in output.iterdir()):
-                (output / ".lock").unlink(missing_ok=True)
-                with suppress(OSError):
-                    for folder in created:
-                        folder.rmdir()
 
 
 def _look(traces: Sequence[Path], result: BuildResult) -> list[list[_Run]]:
@@ -453,11 +367,5 @@ def _merged(state: _State) -> Dataset:
         done.removed += max(0, before - len(fresh))
         rows += fresh
     done.removed += sum(len(state.runs[key]) for key in state.gone)
-    done.rows = len(rows)
-    done.provenance = joined_provenance(row["provenance"] for row in rows)
-    done.runs = len({row["run_id"] for row in rows})
-    done.graphs = len({row["graph"] for row in rows} - {None})
-    done.families = len({row["family"] for row in rows if row.get("family")})
-    done.by_older_rules = sum(row["rules_version"] != RULES_VERSION for row in rows)
-    done.empty = {split: empty_sides(row.get(split_column(split)) for row in rows) for split in SPLITS}
+    done.describe(rows)
     return Dataset(done.setting, rows, state.old.graphs)

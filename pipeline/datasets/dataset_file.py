@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from driple.contracts.formats import dataset as dataset_format
 from driple.contracts.formats.dataset import ABSENT_IF_NULL, COLUMNS, LIST_NAMES, LISTS, ROW_COLUMNS, Column
 from driple.contracts.json_values import to_plain
 from driple.contracts.run_dir import replacing
+from driple.contracts.setting import Setting
 
 Row = dict[str, Any]
 Graph = Mapping[str, Any]
@@ -121,6 +123,28 @@ def put(content: bytes, path: Path) -> bool:
 
 def read(path: Path, setting: str) -> Dataset:
     """Reads a dataset. Raises BadInput if it is not a readable dataset of this schema version and setting."""
+    with _opened(path) as file:
+        dataset_format.check_metadata(file.schema_arrow.metadata or {}, setting)
+        rows: list[Row] = file.read(columns=[column.name for column in ROW_COLUMNS]).to_pylist()
+        for row in rows:
+            dataset_format.fill_later_columns(row)
+        graphs = _read_graphs(file.read(columns=["graph", *LIST_NAMES]))
+    return Dataset(setting, rows, graphs)
+
+
+def about(path: Path) -> tuple[str, set[str]]:
+    """The setting of a dataset, and the provenances of its rows. Raises BadInput like `read`."""
+    with _opened(path) as file:
+        metadata = file.schema_arrow.metadata or {}
+        setting = str(dataset_format.metadata_value(metadata, dataset_format.SETTING))
+        dataset_format.check_metadata(metadata, setting)
+        setting = str(Setting.parse(setting))  # it becomes the name of a file
+        return setting, set(file.read(columns=["provenance"])["provenance"].to_pylist())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """An open Parquet file. Faults in it become BadInput with the path in front."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -129,16 +153,11 @@ def read(path: Path, setting: str) -> Dataset:
         raise BadInput(f"{path}: not a regular file; {remedy}")
     try:
         with pq.ParquetFile(path) as file:
-            dataset_format.check_metadata(file.schema_arrow.metadata or {}, setting)
-            rows: list[Row] = file.read(columns=[column.name for column in ROW_COLUMNS]).to_pylist()
-            for row in rows:
-                dataset_format.fill_later_columns(row)
-            graphs = _read_graphs(file.read(columns=["graph", *LIST_NAMES]))
+            yield file
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:  # ValueError: text that is not UTF-8
         raise BadInput(f"{path}: not a dataset that can be read ({one_line(error)}); {remedy}") from None
-    return Dataset(setting, rows, graphs)
 
 
 def shared_metadata(dataset: Dataset) -> dict[str, Any]:

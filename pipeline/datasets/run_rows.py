@@ -206,7 +206,7 @@ def _fingerprint(found: Fingerprint | None) -> Row:
     if found is None:
         return {}
     return {f"fingerprint_{name}": value for name, value in vars(found).items()} | {
-        "fingerprint_spread_pct": found.largest_spread_pct
+        "fingerprint_spread_pct": found.compared_spread_pct
     }
 
 

@@ -19,6 +19,7 @@ from driple.pipeline.graph.op_graph import (
     OpGraph,
     Wiring,
     levels_of,
+    looped_of,
     tidy_edges,
     undirected,
 )
@@ -97,6 +98,7 @@ def forget_wirings() -> None:
     """Clears the caches, for benchmarks."""
     groups_of.cache_clear()
     levels_of.cache_clear()
+    looped_of.cache_clear()
 
 
 def _in_order(found: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.graph.levels import levels
+from driple.pipeline.graph.loops import looped_ops
 
 KEPT = 64
 """Size of the caches by wiring: a dataset has some dozens of wirings, at a few hundred kilobytes each."""
@@ -34,6 +35,14 @@ class Wiring(NamedTuple):
 def levels_of(wiring: Wiring) -> NDArray[np.int64]:
     """The level of each op. Read-only: callers share the array."""
     found = levels(wiring.ops, wiring.edges)[0]
+    found.flags.writeable = False
+    return found
+
+
+@lru_cache(maxsize=KEPT)
+def looped_of(wiring: Wiring) -> NDArray[np.bool_]:
+    """Whether each op is in a loop. Read-only: callers share the array."""
+    found = looped_ops(wiring.ops, wiring.edges)
     found.flags.writeable = False
     return found
 
@@ -83,6 +92,15 @@ class OpGraph:
     def levels(self) -> NDArray[np.int64]:
         """The level of each op (levels.py). Groups are ordered by level."""
         return levels_of(self.wiring)
+
+    @property
+    def looped(self) -> NDArray[np.bool_]:
+        """Whether each op is in a loop (loops.py). `bytes` and `flops` are those of one iteration."""
+        return looped_of(self.wiring)
+
+    def executions(self, loop_length: int) -> NDArray[np.float64]:
+        """How often each op runs in a step, if every loop has this many iterations."""
+        return np.where(self.looped, float(loop_length), 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from driple.contracts.errors import BadInput
 from driple.contracts.strategy import SERVER
 from driple.pipeline.graph.device_placement import parse, worker_ops
+from driple.pipeline.graph.loops import is_looped
 from driple.pipeline.graph.output_sizes import guessed, output_bytes
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ WINDOW = ("height", "width", "inputs", "outputs", "stride", "side")
 
 _NO_WINDOW = [0] * len(WINDOW)
 SCALAR_BYTES = 8
-_LOOPED = re.compile(r"(^|/)while(_\d+)?(/|$)")
 _COLLECTIVE = "CollectiveReduce"
 _UPDATE = re.compile(r"(Resource)?(Sparse)?Apply")
 
@@ -150,11 +150,6 @@ def op_details(
         windows=np.array(windows, dtype=np.int64).reshape(-1, len(WINDOW)),
         looped=np.array([is_looped(name) for name in names], dtype=bool),
     )
-
-
-def is_looped(name: str) -> bool:
-    """Whether an op of this name is in a while loop of TensorFlow."""
-    return _LOOPED.search(name) is not None
 
 
 def training_step(raw: RawGraph, loop_length: int = 1) -> TrainingStep:

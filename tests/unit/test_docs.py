@@ -32,7 +32,7 @@ def script(name: str) -> Any:
 snippets = script("doc_snippets")
 NOT_RUN = {"lab", "hosts", "files", "hours"}
 """Marks of snippets that need a lab, other hosts, files to download, or hours."""
-ELSEWHERE = {"slow", "tf"}
+ELSEWHERE = {"slow", "tf", "needs"}
 """Marks of snippets that tests/integration/docs runs."""
 
 

@@ -62,7 +62,7 @@ def test_the_machine_has_a_fingerprint_and_the_rows_have_it(sealed: tuple[Path, 
     for row in rows:
         for name in MEASURES:
             assert row[f"fingerprint_{name}"] == getattr(fingerprint, name) > 0
-        assert row["fingerprint_spread_pct"] == fingerprint.largest_spread_pct
+        assert row["fingerprint_spread_pct"] == fingerprint.compared_spread_pct
 
 
 def test_every_file_is_there_and_has_its_checksum(sealed: tuple[Path, Manifest]) -> None:

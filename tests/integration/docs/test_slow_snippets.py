@@ -30,6 +30,20 @@ def test_a_slow_python_snippet_runs(block: Any, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+NEEDED = [(block, mark.partition("=")[2]) for block in BLOCKS for mark in block.marks if mark.startswith("needs=")]
+
+
+@pytest.mark.parametrize(("block", "package"), NEEDED, ids=lambda one: getattr(one, "place", one))
+def test_a_snippet_that_needs_a_package_runs_where_it_is_installed(block: Any, package: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    snippets.workspace(tmp_path, block.page)
+    program = tmp_path / "snippet_of_the_page.py"
+    program.write_text(snippets.script([block]))
+    done = snippets.execute(f"{sys.executable} {program}", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.tf
 @pytest.mark.parametrize("block", [b for b in BLOCKS if "tf" in b.marks], ids=lambda block: block.place)
 def test_a_command_that_needs_tensorflow_runs(block: Any, tmp_path: Path) -> None:

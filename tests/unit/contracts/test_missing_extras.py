@@ -153,7 +153,7 @@ def test_to_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch
     pytest.importorskip("torch")
     from driple.inspector.predict.prediction import Predictions
     from driple.pipeline.bursts.trace_metrics import Metrics
-    from driple.pipeline.datasets.build import BuildResult
+    from driple.pipeline.datasets.build_report import BuildResult
     from driple.pipeline.traces.run_index import Runs
 
     monkeypatch.setitem(sys.modules, "pandas", None)

@@ -21,6 +21,7 @@ from driple.inspector.data.examples import Examples
 from driple.inspector.model import inspector_folder
 from driple.inspector.model.inspector_folder import load, save
 from driple.inspector.model.inspector_model import InspectorModel
+from driple.inspector.model.model_config import EVERY, ONCE
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,15 @@ def test_the_json_says_all_that_a_reader_needs(folder: Path, examples: Examples)
     assert {"driple", "torch", "python"} <= value["versions"].keys()
     assert value["features"]["recipe"]["policy"] == "uniform:4"
     assert value["scalers"].keys() == {"features", "facts", "targets"}
+
+
+def test_an_inspector_of_an_earlier_release_counts_loops_once(folder: Path, inspector: InspectorModel) -> None:
+    value = json.loads((folder / "inspector.json").read_text())
+    assert value["config"].pop("loops") == value["features"].pop("loops") == EVERY
+    changed(folder, config=value["config"], features=value["features"])
+    found = load(folder)
+    assert found.config.loops == found.preparation.featuriser.loops == ONCE
+    assert inspector.config.loops == inspector.preparation.featuriser.loops == EVERY
 
 
 def test_saving_again_leaves_one_file_of_weights_and_no_old_report(

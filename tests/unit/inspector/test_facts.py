@@ -14,6 +14,7 @@ import pytest
 from driple.inspector.data import workload_features as module
 from driple.inspector.data.examples import Example, PublishedGraph, unmeasured
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table, workload_features
+from driple.inspector.model.model_config import ONCE
 from driple.pipeline.graph.public import OpGraph, read_graph
 
 GRAPHS = Path(__file__).parents[2] / "data" / "graphs"
@@ -32,7 +33,7 @@ def test_every_fact_has_one_name() -> None:
     assert len(set(WORKLOAD_FEATURES)) == len(WORKLOAD_FEATURES)
     made = {
         **module._of_workload(unmeasured(work.chain(1), {"model": "x", "dataset": "y", "framework": "torch"})),
-        **module._of_ops(work.chain(1)),
+        **module._of_ops(work.chain(1), 1),
     }
     assert set(made) == set(WORKLOAD_FEATURES)
 
@@ -105,6 +106,23 @@ def test_the_graph_summed_up() -> None:
 
 def test_the_longest_way_counts_a_loop_once() -> None:
     assert facts(unmeasured(read_graph(GRAPHS / "loop.pb"), {}))["log_levels"] > math.log(3)
+
+
+def test_ops_of_a_loop_count_in_every_iteration_or_once() -> None:
+    ops = ("Enter", "Merge", "MatMul", "NextIteration", "Sum")
+    edges = np.array([[0, 1], [1, 2], [2, 3], [3, 1]])
+    graph = OpGraph(ops, np.full(5, 1000.0), np.array([np.nan, np.nan, 2e6, np.nan, 1e6]), edges)
+    of_ten, of_one = unmeasured(graph, {"sequence_length": 10}), unmeasured(graph, {"sequence_length": 1})
+    found = facts(of_ten)
+    assert math.expm1(found["log_megaflops"]) == pytest.approx(21)
+    assert math.expm1(found["log_matmul_megaflops"]) == pytest.approx(20)
+    assert math.expm1(found["log_ops"]) == pytest.approx(32)
+    assert math.expm1(found["log_loop_kilobytes"]) == pytest.approx(21)
+    assert math.expm1(found["log_largest_megaflops"]) == pytest.approx(2)
+    graph_facts = [WORKLOAD_FEATURES.index(name) for name in module.GRAPH_FACTS]
+    once = workload_features(of_ten, ONCE)
+    np.testing.assert_array_equal(once[graph_facts], workload_features(of_one)[graph_facts])
+    assert once[WORKLOAD_FEATURES.index("log_megaflops")] == pytest.approx(math.log(4))
 
 
 def test_a_graph_without_flops_has_none_and_not_zero() -> None:

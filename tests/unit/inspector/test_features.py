@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
-from driple.inspector.data.examples import PublishedGraph
+from driple.inspector.data.examples import PublishedGraph, unmeasured
 from driple.inspector.data.node_features import DRIPLE, NAMES, PAPER, Featuriser
+from driple.inspector.model.model_config import ONCE
 from driple.pipeline.graph.op_classes import CLASSES, COUNTED, OTHER, class_numbers, class_of
 from driple.pipeline.graph.public import FEATURES, OpGraph, published_frequency, read_graph, recipe_of, undirected
 
@@ -59,6 +60,44 @@ def test_every_op_a_node() -> None:
     assert found["elementwise_kilobytes"] == [0.0, 4.0, 0.0, 0.0]
     assert found["reduction_kilobytes"] == [0.0, 0.0, 0.0, 0.008]
     assert sample.edges.tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def with_a_loop() -> OpGraph:
+    """Conv2D -> a loop around a MatMul -> Sum."""
+    ops = ("Conv2D", "Enter", "Merge", "MatMul", "NextIteration", "Switch", "Exit", "Sum")
+    edges = np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 2], [3, 5], [5, 6], [6, 7]])
+    return OpGraph(ops, np.full(8, 1000.0), np.array([3e6, *[np.nan] * 2, 5e6, *[np.nan] * 4]), edges)
+
+
+def test_ops_of_a_loop_count_in_every_iteration() -> None:
+    graph = with_a_loop()
+    featuriser = Featuriser(DRIPLE, recipe_of([graph], "uniform:1"))
+    item = unmeasured(graph, {"sequence_length": 10})
+    total = dict(zip(featuriser.names, featuriser.sample_of(item).features[0], strict=True))
+    assert total["megaflops"] == 3.0 + 10 * 5.0
+    assert total["matmul_megaflops"] == total["matmul_kilobytes"] * 5 == 50.0
+    assert total["ops"] == 4 + 4 * 10
+    assert total["kilobytes"] == 44.0
+    assert total["frequency"] == 1.0  # of the ops in the graph
+    assert featuriser.sample_of(item) is featuriser.sample_of(unmeasured(graph, {"sequence_length": 10}))
+    again = Featuriser.from_plain(json.loads(json.dumps(featuriser.to_plain())))
+    np.testing.assert_array_equal(again.sample_of(item).features, featuriser.sample_of(item).features)
+
+
+def test_inspectors_of_earlier_releases_count_loops_once_and_so_can_new_ones() -> None:
+    graph = with_a_loop()
+    item = unmeasured(graph, {"sequence_length": 10})
+    once = Featuriser(DRIPLE, recipe_of([graph], "uniform:1"), ONCE)
+    earlier = {name: value for name, value in once.to_plain().items() if name != "loops"}
+    for featuriser in (once, Featuriser.from_plain(earlier)):
+        total = dict(zip(featuriser.names, featuriser.sample_of(item).features[0], strict=True))
+        assert (total["megaflops"], total["ops"], total["kilobytes"]) == (8.0, 8.0, 8.0)
+
+
+def test_published_features_count_once() -> None:
+    graph = with_a_loop()
+    featuriser = Featuriser(PAPER, recipe_of([graph], "uniform:1"))
+    assert featuriser.sample_of(unmeasured(graph, {"sequence_length": 10})).features.tolist() == [[1.0, 8000.0, 8.0]]
 
 
 def test_groups_add_up_to_the_graph() -> None:
@@ -116,10 +155,12 @@ def test_what_it_refuses() -> None:
     recipe = recipe_of([work.chain(1)], "sqrt")
     with pytest.raises(UnknownName, match="features"):
         Featuriser("ours", recipe)
+    with pytest.raises(UnknownName, match="loops"):
+        Featuriser(DRIPLE, recipe, "twice")
     plain = Featuriser(DRIPLE, recipe).to_plain()
     with pytest.raises(BadInput, match="train again"):
         Featuriser.from_plain({**plain, "names": plain["names"][:-1]})
-    with pytest.raises(BadInput, match="expected kind, names and recipe"):
+    with pytest.raises(BadInput, match="expected kind, names, recipe and loops"):
         Featuriser.from_plain([plain])
     with pytest.raises(BadInput, match="policy"):
         Featuriser.from_plain({**plain, "recipe": {**plain["recipe"], "policy": 3}})

@@ -21,7 +21,7 @@ from driple.inspector.time import held_out, time_folder
 from driple.inspector.time.simulated_steps import StepSimulator
 from driple.inspector.time.time_model import TimeModel
 from driple.inspector.time.time_predictor import ANCHORED, MEASURED_SETTING, NEW_SETTING, TimePredictor
-from driple.inspector.time.time_rows import Machines, TimeRow, fingerprint_of, read_time_rows, step_times
+from driple.inspector.time.time_rows import Machines, TimeRow, read_time_rows, step_times
 from driple.inspector.time.train_time import noise_of
 
 DATASETS = Path(__file__).parents[3] / "datasets"
@@ -73,14 +73,6 @@ def test_fingerprints_that_are_nearly_equal_are_one_machine() -> None:
     assert len(machines.fingerprints) == 2
     again = Machines(machines.fingerprints)
     assert again.label_of(first) == label and len(again.fingerprints) == 2
-
-
-def test_a_row_with_a_fingerprint_has_it_back() -> None:
-    row = {"fingerprint_cores": 2, "fingerprint_version": 1, "fingerprint_hash_bytes_per_s": 2e9}
-    row |= {f"fingerprint_{name}": 1.0 for name in ("deflate_bytes_per_s", "core_speedup", "copy_bytes_per_s")}
-    assert fingerprint_of(row) is None  # incomplete
-    found = fingerprint_of({**row, "fingerprint_switch_s": 1e-5, "fingerprint_loopback_bytes_per_s": 1e9})
-    assert found is not None and (found.cores, found.hash_bytes_per_s) == (2, 2e9)
 
 
 def test_held_out_families_are_not_in_the_fit(rows: tuple[TimeRow, ...]) -> None:

@@ -23,7 +23,8 @@ from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import FRAMEWORKS
 from driple.pipeline.datasets import build as building
 from driple.pipeline.datasets import run_rows as making
-from driple.pipeline.datasets.build import BuildResult, build_dataset
+from driple.pipeline.datasets.build import build_dataset
+from driple.pipeline.datasets.build_report import BuildResult
 from driple.pipeline.datasets.dataset_file import read
 from driple.pipeline.datasets.engine import Engine
 from driple.pipeline.datasets.splits import architecture_side, random_side

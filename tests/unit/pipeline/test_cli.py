@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from driple.pipeline.cli import ProgressBar, main, to_text
-from driple.pipeline.datasets.build import BuildResult, LeftOut, SettingReport
+from driple.pipeline.datasets.build_report import BuildResult, LeftOut, SettingReport
 
 pytest.importorskip("joblib")
 pytest.importorskip("pyarrow")

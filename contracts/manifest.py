@@ -22,6 +22,9 @@ FAILED = "failed"
 STATUSES: Tuple[str, ...] = (RUNNING, SEALED, FAILED)
 SIMULATED = "simulated"  # kind of a host that does not exist: the run is a simulation
 LOCAL = "local"  # kind of a host that is the controller's own machine, without a network of its own
+WARM = "warm"  # a task that was forked from a process with the framework loaded
+PYTHON = "python"  # a task that was started as a new process
+CONTAINER = "container"  # a task that was started in a container
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class TaskRecord:
     exit_code: Optional[int] = None  # None if its end was not seen
     last_words: str = ""
     steps: int = 0  # training steps including warm-up; 0 for a server
-    started_by: str = ""  # `warm` (forked from a fork server), `python` or `container`
+    started_by: str = ""  # WARM, PYTHON, CONTAINER or SIMULATED
     traffic_source: Optional[str] = None
     """Source of its network columns: `nic:eth0`, `container:...`, or `flows` (sum of its TCP flows)."""
     quality: Dict[str, Any] = field(default_factory=dict)

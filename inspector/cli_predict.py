@@ -6,7 +6,7 @@ import argparse
 import gc
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import BACKENDS, FRAMEWORKS, TOPOLOGIES
 from driple.contracts.zoo import DATASETS, OPTIMISERS
+from driple.inspector.predict.plan_options import add_plan_options, is_price, is_worker_count, plan_arguments
 
 if TYPE_CHECKING:
     from driple.inspector.predict.prediction import Predictions
@@ -38,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json, plot, _ = (arguments.pop(name) for name in ("json", "plot", "version"))
     arguments["batch_size"] = _sizes(arguments["batch_size"]) or None
     arguments["update"] = arguments["update"] or None
+    plan_arguments(arguments)
     if plot is not None:
         require("matplotlib")
     alone = argv is None
@@ -63,7 +65,8 @@ def _parser() -> CommandParser:
     parser = CommandParser(
         prog="driple-predict",
         description="Predict burst and idle times, burst levels and the step time of a training job that has never\n"
-        "run, from its graph. Several settings, batch sizes or update modes give a table that compares them.",
+        "run, from its graph. Several settings, batch sizes or update modes give a table that compares them. Epochs\n"
+        "and examples give the time and the cost of the whole training as well.",
         example="driple-predict --setting cpu-p2w2-1g resnet56 --batch-size 64 --update sync",
     )
     add = parser.add_argument
@@ -89,6 +92,7 @@ def _parser() -> CommandParser:
     add("--role", choices=ROLES, default=ROLES[0], help="whose metrics (default: %(default)s)")
     add("--json", action="store_true", help="print JSON, in base units")
     add("--plot", type=Path, metavar="FILE.png", help="also draw a picture")
+    add_plan_options(parser)
     _model_options(parser.add_argument_group("the model"))
     more = parser.add_argument_group("where things are")
     more.add_argument(
@@ -133,7 +137,7 @@ def _give_back_the_model(arguments: dict[str, Any]) -> None:
     """An option that takes several values also takes the name of the model, if it comes right after it."""
     if any(arguments[name] is not None for name in ("model", "graph", "code", "torch")):
         return
-    for name, fits in (("setting", _is_setting), ("batch_size", str.isdigit), ("update", UPDATES.__contains__)):
+    for name, fits in _SEVERAL.items():
         values = arguments[name]
         others = [value for value in values if not fits(value)]
         if len(others) == 1 and len(values) > 1:
@@ -148,6 +152,16 @@ def _is_setting(text: str) -> bool:
     except BadSetting:
         return False
     return True
+
+
+_SEVERAL: Mapping[str, Callable[[str], bool]] = {
+    "setting": _is_setting,
+    "batch_size": str.isdigit,
+    "update": UPDATES.__contains__,
+    "price_per_hour": is_price,
+    "workers": is_worker_count,
+}
+"""Options that take several values, and whether a text can be one of them."""
 
 
 def _sizes(texts: Sequence[str]) -> list[int]:

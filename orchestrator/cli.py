@@ -192,7 +192,8 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _seconds(option: str, text: str) -> float:
-    from driple.orchestrator.config.validation import ExpectedError, duration_s
+    from driple.contracts.quantity import ExpectedError
+    from driple.orchestrator.config.validation import duration_s
 
     try:
         return duration_s(text)

@@ -66,7 +66,8 @@ def _up(arguments: argparse.Namespace) -> int:
 def _rate(text: str) -> float | None:
     if text == "none":
         return None
-    from driple.orchestrator.config.validation import ExpectedError, rate_mbit
+    from driple.contracts.quantity import ExpectedError
+    from driple.orchestrator.config.validation import rate_mbit
 
     try:
         return rate_mbit(text)

@@ -225,7 +225,12 @@ MACHINE = _columns(
     f"{MACHINE_COLUMN} | int | machines of this file that differ by more than 5 %, from 1; null without a fingerprint",
 )
 """By contracts/machines.py from the fingerprints of all rows of the file."""
-ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT + MACHINE
+START = _columns(
+    "start_s | real | from the start of the first task to the end of the worker's first step, less the time of a step; "
+    "null for a server, and in rows of earlier releases",
+    "started_by | text | `warm` (forked from a process with the framework loaded), `python` or `container`",
+)
+ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT + MACHINE + START
 """Columns that are absent from a file if no row has a value."""
 
 GRAPH = _columns(
@@ -283,6 +288,7 @@ _QUALITY = _columns(
     "foreign_cpu_pct | real | processor time of the machine that no task of the run took, percent of one core",
     "flags | list of text | what to be careful with; `net_tx:...` is about one resource",
 )
+_QUALITY += START
 
 QUALITY = tuple(column for column in _QUALITY if column.name not in {target.name for target in TARGET})
 """Without those that are targets, such as the step time may be."""

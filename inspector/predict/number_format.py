@@ -6,9 +6,11 @@ import math
 
 _UNITS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((1.0, "s"), (1e-3, "ms")),
+    "time": ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")),
     "B": ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
     "B/s": ((1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")),
     "%": ((1.0, "%"),),
+    "": ((1.0, ""),),
 }
 NONE = "-"
 
@@ -38,3 +40,12 @@ def quantity(value: float, unit: str, spread: float | None = None) -> str:
         return f"{shown} {name}"
     places = len(shown.partition(".")[2])
     return f"{shown} ±{spread / size:.{places}f} {name}"
+
+
+def span(ends: tuple[float, float], unit: str) -> str:
+    """`1.42 to 1.80 s`, both in the unit of the greater one; `1.42 s or more` where that has no limit."""
+    least, greatest = ends
+    if math.isinf(greatest):
+        return f"{quantity(least, unit)} or more"
+    size, name = scale_of(greatest, unit)
+    return f"{figures(least / size)} to {figures(greatest / size)} {name}".rstrip()

@@ -8,17 +8,19 @@ found.to_frame()
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import RING
+from driple.contracts.strategy import RING, WORKER
 from driple.inspector.model import store
 from driple.inspector.predict import request
+from driple.inspector.predict.job_answer import with_jobs
 from driple.inspector.predict.measured_values import measured_values
+from driple.inspector.predict.plan_request import plan_of, with_workers, worker_counts
 from driple.inspector.predict.prediction import Predictions
 from driple.inspector.predict.simulated_answer import simulated_answer
 from driple.inspector.predict.step_traffic import with_traffic
@@ -52,6 +54,14 @@ def predict(
     datasets: str | Path = "datasets",
     measured: str | Path | None = None,
     simulate: bool = False,
+    workers: int | Sequence[int] | None = None,
+    epochs: float | None = None,
+    examples: int | None = None,
+    price_per_hour: float | Sequence[float] | Mapping[str, float] | None = None,
+    price_per_worker_hour: float | None = None,
+    deadline: str | float | None = None,
+    budget: float | None = None,
+    start_up: str | float | None = None,
     fresh: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Predictions:
@@ -80,6 +90,15 @@ def predict(
         datasets: where the dataset of an inspector may be, if its training rows are not kept beside it.
         measured: a folder of datasets with rows of the workload, whose means are put next to the predictions.
         simulate: simulate, even if there is an inspector. Without this, a setting is simulated that has no inspector.
+        workers: numbers of workers: each setting with each of them, as a scaling curve (`Predictions.scaling`).
+        epochs: passes of the job over its examples; then `Prediction.job` has the times of the whole training.
+        examples: of an epoch.
+        price_per_hour: of the whole cluster: one for all settings, one for each in their order, or by setting.
+        price_per_worker_hour: of each worker, instead.
+        deadline: the total time that is available, `8h` or seconds (`Predictions.ranking`).
+        budget: the money that is available.
+        start_up: the time that the job takes besides its steps, `30s` or seconds; default: from the measured runs in
+            `datasets`, if they tell it.
         fresh: build the graph again, even if it is cached or stored.
         say: receives a line before something that takes long.
 
@@ -92,6 +111,22 @@ def predict(
     options |= {"topology": topology, "backend": backend, "torch": torch, "framework": framework}
     simulate = simulate or topology not in (None, RING) or backend is not None
     asked = request.request_of(model, size=size, width=width, **options)
+    counts = worker_counts(workers)
+    plan = plan_of(
+        asked.settings,
+        role,
+        workers=counts,
+        epochs=epochs,
+        examples=examples,
+        price_per_hour=price_per_hour,
+        price_per_worker_hour=price_per_worker_hour,
+        deadline=deadline,
+        budget=budget,
+        start_up=start_up,
+    )
+    if counts and role != WORKER:
+        raise BadInput(f"--workers: the cycle of role {role} is not a training step; leave --role out")
+    asked = replace(asked, settings=with_workers(asked.settings, counts))
     queries = request.queries(asked)
     folders = {one: inspector_of(one, inspectors, role, simulate=simulate) for one in asked.settings}
     simulated = [place for place, query in enumerate(queries) if folders[query.setting] is None]
@@ -115,7 +150,9 @@ def predict(
     if measured is not None:
         rows = [measured_values(answer.query, role, answer.columns, Path(measured)) for answer in ordered]
         ordered = [replace(answer, **fields) for answer, fields in zip(ordered, rows, strict=True)]
-    return Predictions(tuple(ordered))
+    if plan is not None:
+        ordered = with_jobs(ordered, plan, Path(datasets))
+    return Predictions(tuple(ordered), scaled=bool(counts))
 
 
 def inspector_of(setting: Setting, inspectors: str | Path | None, role: str, *, simulate: bool) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -16,14 +16,20 @@ from driple.contracts.formats.inspector import PREDICTIONS_SCHEMA, PREDICTIONS_V
 from driple.contracts.json_values import to_plain
 from driple.contracts.metrics import BURST, IDLE, NET_RX, NET_TX, RESOURCES, Resource, Target, burst_target
 from driple.inspector.predict.graph_notes import graph_notes
+from driple.inspector.time.step_distribution import LEVEL
 
 if TYPE_CHECKING:
     from driple.inspector.predict.novelty import Novelty
     from driple.inspector.predict.request import PredictionQuery
+    from driple.inspector.predict.scaling_curve import ScalingCurve
     from driple.inspector.predict.step_traffic import StepTraffic
+    from driple.inspector.time.step_distribution import StepDistribution
+    from driple.inspector.time.training_plan import JobEstimate
 
 DISAGREED = 1.5
 """Longest to shortest burst + idle of the resources from which the predictions of a workload contradict each other."""
+TIME_MODEL = "time model"
+"""Where a step time comes from that is a target of its own."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -95,11 +101,18 @@ class Cycle:
 
 
 class StepTime(NamedTuple):
-    """The time of a training step: burst + idle of one resource, or as simulated."""
+    """The time of a training step: a target of its own, as simulated, or burst + idle of one resource."""
 
     seconds: float
     resource: Resource | None
     """None where the time itself is known."""
+    from_model: bool = False
+    """Whether it is a target of its own."""
+
+    @property
+    def source(self) -> str:
+        """TIME_MODEL, `simulated`, or the key of the resource."""
+        return TIME_MODEL if self.from_model else SIMULATED if self.resource is None else self.resource.key
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -117,6 +130,8 @@ class Prediction:
     simulation: SimulationInfo | None = None
     """None where an inspector answered."""
     simulated_step_s: float | None = None
+    step: StepDistribution | None = None
+    """Step time as a target of its own, with its uncertainty; None without a time predictor."""
     coarse_s: float | None = None
     """The period of GPU samples, if a step is too short for it; None where durations of the GPU are those of steps."""
     novelty: Novelty | None
@@ -134,6 +149,8 @@ class Prediction:
     """Measured means by column, with `step_s`; empty if none were asked for."""
     measured_note: str = ""
     """What is special about the measured rows."""
+    job: JobEstimate | None = None
+    """The whole training; None without a plan, or without a step time."""
 
     @property
     def basis(self) -> InspectorInfo | SimulationInfo:
@@ -208,11 +225,13 @@ class Prediction:
 
     @property
     def step_time(self) -> StepTime | None:
-        """As simulated; else burst + idle of network RX, of TX where RX is not predicted, else of another resource.
+        """As a target of its own; else as simulated; else burst + idle of network RX, of TX, of another resource.
 
         A worker receives the variables once a step. CPU time has several bursts in many steps, so its cycles are 18 to
         42 % shorter than steps (docs/guides/metrics.md).
         """
+        if self.step is not None:
+            return StepTime(self.step.seconds, None, from_model=True)
         if self.simulated_step_s is not None:
             return StepTime(self.simulated_step_s, None)
         for resource in (NET_RX, NET_TX, *RESOURCES):
@@ -223,6 +242,10 @@ class Prediction:
     @property
     def step_time_s(self) -> float | None:
         return None if self.step_time is None else self.step_time.seconds
+
+    def step_interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        """Seconds between which a step lies with this probability; None where the step is no target of its own."""
+        return None if self.step is None else self.step.interval(level)
 
     @property
     def examples_per_s(self) -> float | None:
@@ -238,6 +261,8 @@ class Predictions(Sequence[Prediction]):
     """The predictions of a request, in the order of settings, batch sizes and update modes."""
 
     items: tuple[Prediction, ...]
+    scaled: bool = False
+    """Whether scaling curves were asked for."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -250,23 +275,43 @@ class Predictions(Sequence[Prediction]):
     @overload
     def __getitem__(self, place: slice) -> Predictions: ...
     def __getitem__(self, place: int | slice) -> Prediction | Predictions:
-        return Predictions(self.items[place]) if isinstance(place, slice) else self.items[place]
+        return replace(self, items=self.items[place]) if isinstance(place, slice) else self.items[place]
 
     def __str__(self) -> str:
-        from driple.inspector.predict import prediction_text, what_if
+        from driple.inspector.predict.answer_text import lines
 
-        if len(self) == 1:
-            return "\n".join(prediction_text.one(self.items[0]))
-        lines = what_if.lines(self.items)
-        for one in self.items:
-            lines += prediction_text.measured_lines(one)
-        return "\n".join(lines)
+        return "\n".join(lines(self))
+
+    @property
+    def scaling(self) -> tuple[ScalingCurve, ...]:
+        """A curve over the number of workers for each setting, batch size and update mode; empty unless asked for."""
+        from driple.inspector.predict.scaling_curve import scaling_curves
+
+        return scaling_curves(self.items) if self.scaled else ()
+
+    @property
+    def ranking(self) -> Predictions:
+        """Those with a deadline or a budget: first those that meet it, best first, then the others."""
+        from driple.inspector.predict.job_answer import ranked
+
+        return replace(self, items=tuple(ranked(self.items)))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values: metrics in the units of their names, null where unknown."""
         found = [_plain(one) for one in self.items]
         about = {"schema": PREDICTIONS_SCHEMA, "schema_version": PREDICTIONS_VERSION, "provenance": self.provenance}
-        return {**about, "predictions": found}
+        return {**about, "predictions": found, **self._extra_json()}
+
+    def _extra_json(self) -> dict[str, Any]:
+        """A ranking and scaling curves, where they were asked for."""
+        from driple.inspector.predict.job_answer import ranking_json
+
+        found: dict[str, Any] = {}
+        if any(one.job is not None and one.job.plan.limited for one in self.items):
+            found["ranking"] = ranking_json(self.items)
+        if self.scaled:
+            found["scaling"] = [curve.to_json() for curve in self.scaling]
+        return found
 
     @property
     def provenance(self) -> str:
@@ -274,7 +319,10 @@ class Predictions(Sequence[Prediction]):
         return joined_provenance(one.provenance for one in self.items)
 
     def rows(self) -> list[dict[str, Any]]:
-        """A flat row per prediction: workload, step time, novelty, every metric and its spread (`<name>_spread`)."""
+        """A flat row per prediction: workload, step time, novelty, every metric and its spread (`<name>_spread`).
+
+        With a plan also steps, epoch and total time, cost and probability of the job.
+        """
         return [_row(one) for one in self.items]
 
     def to_frame(self) -> Any:
@@ -299,6 +347,8 @@ class Predictions(Sequence[Prediction]):
 
 
 def _row(one: Prediction) -> dict[str, Any]:
+    from driple.inspector.predict.job_answer import columns
+
     names = ("model", "batch_size", "update", "optimiser", "dataset")
     return {
         "provenance": one.provenance,
@@ -307,6 +357,7 @@ def _row(one: Prediction) -> dict[str, Any]:
         **{name: one.query.workload.get(name) for name in names},
         "step_time_s": one.step_time_s,
         "examples_per_s": one.examples_per_s,
+        **({} if one.job is None else columns(one.job)),
         "traffic_bytes": None if one.traffic is None else one.traffic.bytes,
         "traffic_flows": None if one.traffic is None else one.traffic.flows,
         "novelty": None if one.novelty is None else one.novelty.verdict,
@@ -326,6 +377,8 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def _plain(one: Prediction) -> dict[str, Any]:
+    from driple.inspector.predict.job_answer import to_json
+
     step = one.step_time
     return {
         "setting": one.setting,
@@ -335,12 +388,14 @@ def _plain(one: Prediction) -> dict[str, Any]:
         "metrics": one.metrics,
         "spread": None if one.spread is None else _by_column(one.columns, one.spread),
         "step_time_s": one.step_time_s,
-        "step_time_from": None if step is None else SIMULATED if step.resource is None else step.resource.key,
+        "step_time_from": None if step is None else step.source,
+        "step_interval_s": _interval(one.step_interval()),
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
         "traffic": None if one.traffic is None else one.traffic.to_json(),
         "at_limit": list(one.limited),
         "gpu_sampled_every_s": one.coarse_s,
+        **({} if one.job is None else {"job": to_json(one.job)}),
         **({"measured": dict(one.measured), "measured_note": one.measured_note} if one.measured else {}),
         "graph": {
             **{"ops": one.ops, "unsized": one.unsized, "traffic_known": one.traffic_known},
@@ -373,6 +428,10 @@ def _novelty(novelty: Novelty) -> dict[str, Any]:
 
 def _by_column(columns: Sequence[str], values: Sequence[float]) -> dict[str, float | None]:
     return {column: _finite(value) for column, value in zip(columns, values, strict=False)}
+
+
+def _interval(ends: tuple[float, float] | None) -> list[float | None] | None:
+    return None if ends is None else [_finite(end) for end in ends]
 
 
 def _finite(value: float) -> float | None:

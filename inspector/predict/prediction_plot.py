@@ -10,17 +10,18 @@ from typing import Any, TypeAlias
 import matplotlib
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.metrics import AMOUNT, BURST, GPU, IDLE, NET_RX, NET_TX, RESOURCES, burst_target
 from driple.contracts.run_dir import replacing
 from driple.inspector.model.training_rows import workload_label
+from driple.inspector.predict.job_text import plan_line
 from driple.inspector.predict.novelty import FAR
 from driple.inspector.predict.number_format import figures, quantity
-from driple.inspector.predict.prediction import Prediction
+from driple.inspector.predict.plot_style import COLOURS, bare, drawn, provenance
+from driple.inspector.predict.prediction import Prediction, Predictions
 from driple.inspector.predict.prediction_text import processor_name, resource_name
 from driple.inspector.predict.what_if import TITLES, common_label, coordinate, varied
+from driple.inspector.time.step_distribution import LEVEL
 
-COLOURS = ("#1f4e79", "#f4a259", "#5b8e7d", "#8c5e8c", "#bc4b51", "#7a7a7a", "#3a86c8", "#c9a227")
 CYCLES = 3
 """Cycles of the slowest resource in the picture of one prediction."""
 SPAN = 20.0
@@ -33,7 +34,7 @@ Value: TypeAlias = Callable[[Prediction], tuple[float, float, float]]
 
 
 def draw(path: Path, answers: Sequence[Prediction]) -> None:
-    """Writes the picture in the format of the file name.
+    """Writes the picture in the format of the file name: scaling curves, jobs, a comparison, or a single pattern.
 
     Raises:
         BadInput: it cannot be written, or the format is unknown.
@@ -42,7 +43,7 @@ def draw(path: Path, answers: Sequence[Prediction]) -> None:
     from matplotlib import pyplot
 
     kind = path.suffix.lstrip(".").lower() or "png"
-    figure = _patterns(pyplot, answers[0]) if len(answers) == 1 else _comparison(pyplot, answers)
+    figure = _kind(answers)(pyplot, answers)
     known = figure.canvas.get_supported_filetypes()
     try:
         if kind not in known:
@@ -55,8 +56,20 @@ def draw(path: Path, answers: Sequence[Prediction]) -> None:
         pyplot.close(figure)
 
 
-def _patterns(pyplot: Any, answer: Prediction) -> Any:
-    """A row per resource: bursts and idle time in turn."""
+def _kind(answers: Sequence[Prediction]) -> Callable[[Any, Sequence[Prediction]], Any]:
+    """What draws these answers."""
+    from driple.inspector.predict import job_plot, scaling_plot
+
+    if isinstance(answers, Predictions) and answers.scaling:
+        return scaling_plot.figure
+    if len(answers) > 1 and any(one.job is not None for one in answers):
+        return job_plot.figure
+    return _patterns if len(answers) == 1 else _comparison
+
+
+def _patterns(pyplot: Any, answers: Sequence[Prediction]) -> Any:
+    """A row per resource of the only answer: bursts and idle time in turn."""
+    (answer,) = answers
     known = [one for one in RESOURCES if not any(math.isnan(value) for value in _bib(answer, one))]
     rows = max(len(known), 1)
     size = 10, 1 + 1.5 * rows
@@ -74,11 +87,15 @@ def _patterns(pyplot: Any, answer: Prediction) -> Any:
         name, height = resource_name(resource, answer.on_cpu), quantity(level, resource.amount_unit)
         title = f"{name}: {quantity(burst, 's')} burst, {quantity(idle, 's')} idle, {height}"
         axis.set_title(title, loc="left", fontsize=9)
-        _bare(axis)
+        bare(axis)
     axes[-1, 0].set_xlim(0, end)
     axes[-1, 0].set_xlabel("seconds (when in a step each resource begins is not predicted)", fontsize=9)
     where = f"{workload_label(answer.query.workload)} on {answer.query.setting}, {answer.role}"
-    figure.suptitle(f"predicted: {where}{_provenance([answer])}", x=0.01, ha="left", fontsize=11)
+    title = f"predicted: {where}{provenance([answer])}"
+    if answer.job is not None:
+        title += f"\n{plan_line(answer.job.plan)}: {quantity(answer.job.total_s, 'time')}"
+        title += "" if answer.job.cost is None else f", cost {figures(answer.job.cost)}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure
 
 
@@ -89,7 +106,7 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     series = _series(answers, [axis for axis in axes_varied if axis != across])
     processor = processor_name(answers)
     panels: tuple[tuple[str, Value], ...] = (
-        ("step time [s]; whiskers: burst + idle by resource", _step),
+        (f"step time [s]; whiskers: {_whiskers(answers)}", _step),
         ("examples/s of the job", _rate),
         (f"{processor}: share of the time in bursts [%]", _busy),
         ("network, both ways: mean rate [MB/s]", _traffic),
@@ -101,11 +118,11 @@ def _comparison(pyplot: Any, answers: Sequence[Prediction]) -> Any:
     for axis, (title, of) in zip(places.ravel(), panels, strict=True):
         _panel(axis, series, ticks, across, of)
         axis.set_title(title, loc="left", fontsize=10)
-        _bare(axis)
+        bare(axis)
     handles, labels = places[0, 0].get_legend_handles_labels()
     if len(series) > 1:
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(series), 4), frameon=False, fontsize=9)
-    title = f"predicted: {common_label(answers, axes_varied, ', ')}{_provenance(answers)}"
+    title = f"predicted: {common_label(answers, axes_varied, ', ')}{provenance(answers)}"
     if any(_far(one) for one in answers):
         title += "\nhollow: far outside the training data"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
@@ -162,8 +179,18 @@ def _bib(answer: Prediction, resource: Any) -> tuple[float, float, float]:
 
 
 def _step(answer: Prediction) -> tuple[float, float, float]:
-    cycle, step = answer.cycle, answer.step_time_s
-    return (math.nan,) * 3 if cycle is None or step is None else (step, cycle.least, cycle.greatest)
+    cycle, step, ends = answer.cycle, answer.step_time_s, answer.step_interval()
+    if step is None:
+        return _alone(math.nan)
+    if ends is None and cycle is not None:
+        return step, cycle.least, cycle.greatest
+    return step, *drawn(ends, step)
+
+
+def _whiskers(answers: Sequence[Prediction]) -> str:
+    """What the whiskers of step times are."""
+    kinds = {f"{100 * LEVEL:.0f} % interval": True, "burst + idle by resource": False}
+    return " or ".join(name for name, told in kinds.items() if any((one.step is not None) is told for one in answers))
 
 
 def _rate(answer: Prediction) -> tuple[float, float, float]:
@@ -189,21 +216,3 @@ def _alone(value: float) -> tuple[float, float, float]:
 
 def _far(answer: Prediction) -> bool:
     return answer.novelty is not None and answer.novelty.verdict == FAR
-
-
-def _provenance(answers: Sequence[Prediction]) -> str:
-    simulated = sorted({one.setting for one in answers if one.simulation is not None})
-    kinds = sorted({one.provenance for one in answers if one.inspector is not None})
-    parts = (
-        [f"inspector: {' and '.join(kind.upper() if is_simulated(kind) else kind for kind in kinds)}"] if kinds else []
-    )
-    parts += [f"SIMULATED: {', '.join(simulated)}"] if simulated else []
-    return f" ({'; '.join(parts)})"
-
-
-def _bare(axis: Any) -> None:
-    axis.tick_params(labelsize=9, colors="#333333")
-    axis.grid(axis="y", color="#e4e4e4", linewidth=0.7)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)

@@ -22,8 +22,9 @@ from driple.contracts.strategy import NCCL, WORKER
 from driple.inspector.data.scaling import FAR as TIMES
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import EDGE, FAR, LIKE, Novelty
-from driple.inspector.predict.number_format import figures, quantity
-from driple.inspector.predict.prediction import InspectorInfo, Prediction, SimulationInfo
+from driple.inspector.predict.number_format import figures, quantity, span
+from driple.inspector.predict.prediction import TIME_MODEL, InspectorInfo, Prediction, SimulationInfo
+from driple.inspector.time.step_distribution import LEVEL
 
 VERDICTS = {
     LIKE: "like the training data",
@@ -31,6 +32,7 @@ VERDICTS = {
     FAR: "far outside the training data: take with care",
 }
 NO_ROWS = "no interval and no novelty: a simulation learns from no rows, so it has neither"
+NO_ROWS_BUT_STEP = "metrics without interval and novelty: a simulation learns from no rows, so it has neither"
 OUTSIDE_SHOWN = 3
 ONE_CORE_PCT = 100.0
 GUESSED = 0.1
@@ -54,11 +56,9 @@ def one(answer: Prediction) -> list[str]:
     query, step, cycle = answer.query, answer.step_time, answer.cycle
     header = f"{workload_label(query.workload)} on {query.setting}, as a {role_name(answer.role)} sees it"
     lines = [*warnings([answer.basis]), header, "", *_table(answer), ""]
-    if step is not None and cycle is not None:
-        line = f"step time     {quantity(step.seconds, 's')}"
-        if step.resource is not None:
-            line += f" (burst + idle of {resource_name(step.resource, answer.on_cpu)})"
-        if not cycle.agreed and step.resource is not None:
+    if step is not None:
+        line = f"step time     {quantity(step.seconds, 's')}{_step_note(answer)}"
+        if cycle is not None and not cycle.agreed and step.resource is not None:
             span = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
             line += f", take with care: resources differ, {span}"
         if answer.examples_per_s is not None:
@@ -66,7 +66,17 @@ def one(answer: Prediction) -> list[str]:
         lines.append(line)
     if answer.traffic is not None:
         lines += answer.traffic.lines()
-    return [*lines, *rests_on(answer), *measured_lines(answer)]
+    return [*lines, *rests_on(answer)]
+
+
+def _step_note(answer: Prediction) -> str:
+    """Where the step time comes from; nothing after a simulation, which the first line names."""
+    step, ends = answer.step_time, answer.step_interval()
+    if ends is not None:
+        return f" ({TIME_MODEL}; {span(ends, 's')} with {100 * LEVEL:.0f} %)"
+    if step is None or step.resource is None:
+        return ""
+    return f" (burst + idle of {resource_name(step.resource, answer.on_cpu)})"
 
 
 def measured_lines(answer: Prediction) -> list[str]:
@@ -93,7 +103,8 @@ def rests_on(answer: Prediction) -> list[str]:
     if answer.simulation is None:
         labels, found = ["inspector", "this graph"], [basis_line(answer.basis), *near_lines(answer.novelty)]
     else:
-        labels, found = ["simulator"], [basis_line(answer.simulation), *carried_by(answer.simulation), NO_ROWS]
+        no_rows = NO_ROWS if answer.step is None else NO_ROWS_BUT_STEP
+        labels, found = ["simulator"], [basis_line(answer.simulation), *carried_by(answer.simulation), no_rows]
     found += answer.graph_notes
     if answer.limited:
         found.append(f"at the limit in {', '.join(answer.limited)}: {TIMES:g} times all that was measured, or more")

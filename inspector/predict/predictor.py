@@ -16,7 +16,9 @@ from driple.inspector.model.inspector_folder import load
 from driple.inspector.model.inspector_model import InspectorModel
 from driple.inspector.model.training_rows import TrainingRows, load_rows
 from driple.inspector.predict import request
+from driple.inspector.predict.job_answer import with_jobs
 from driple.inspector.predict.novelty import TrainingRegion
+from driple.inspector.predict.plan_request import PLAN_OPTIONS, plan_of
 from driple.inspector.predict.prediction import InspectorInfo, Prediction, Predictions
 from driple.inspector.predict.step_traffic import with_traffic
 from driple.inspector.training.threads import torch_threads
@@ -36,6 +38,7 @@ class Inspector:
 
     def __init__(self, folder: Path, datasets: Path = Path("datasets")) -> None:
         self.model = load(folder)
+        self._datasets = datasets
         rows = _rows(folder, datasets, self.model)
         made = self.model.preparation
         self.region = None if rows is None else TrainingRegion(rows, made.facts, made.featuriser.loops)
@@ -83,14 +86,19 @@ class Inspector:
     def predict(self, model: str | None = None, **options: Any) -> Predictions:
         """Predicts workloads that have never run; arguments as `driple.inspector.predict.predict_workload.predict`.
 
+        Without `workers`: an inspector has one setting.
+
         Raises:
             BadInput: an unknown name, or options that contradict each other.
         """
+        planned = {name: options.pop(name) for name in PLAN_OPTIONS if name in options}
+        plan = plan_of([Setting.parse(self.setting)], self.model.role, **planned)
         how = {name: options.pop(name) for name in ("fresh", "say") if name in options}
         queries = request.queries(request.request_of(model, setting=self.setting, **options))
         graphs = request.graphs_of(queries, **how)
         answers = self.answer([one.with_batch_of(graph) for one, graph in zip(queries, graphs, strict=True)], graphs)
-        return Predictions(tuple(with_traffic(answers, how.get("say"))))
+        answers = with_traffic(answers, how.get("say"))
+        return Predictions(tuple(answers if plan is None else with_jobs(answers, plan, self._datasets)))
 
     def answer(self, queries: Sequence[request.PredictionQuery], graphs: Sequence[OpGraph]) -> list[Prediction]:
         """The predictions for queries of this setting and their graphs, in this order."""

@@ -10,7 +10,7 @@ from driple.contracts.metrics import AMOUNT, BURST, GPU, NET_RX, NET_TX, burst_t
 from driple.inspector.model.training_rows import workload_label
 from driple.inspector.predict.novelty import FAR, LIKE
 from driple.inspector.predict.number_format import NONE, figures, quantity
-from driple.inspector.predict.prediction import InspectorInfo, Prediction, SimulationInfo
+from driple.inspector.predict.prediction import TIME_MODEL, InspectorInfo, Prediction, SimulationInfo
 from driple.inspector.predict.prediction_text import (
     VERDICTS,
     aligned,
@@ -65,9 +65,13 @@ def lines(answers: Sequence[Prediction]) -> list[str]:
     steps = dict.fromkeys(resource_name(time.resource, on_cpu) for time, on_cpu in times if time and time.resource)
     if steps:
         found.append(f"step time  burst + idle of {' or '.join(steps)}")
+    told = sum(one.step is not None for one in answers)
+    if told:
+        which = "" if told == len(answers) else f" in {told} of {len(answers)} rows"
+        found.append(f"step time  by the {TIME_MODEL}{which}")
     if any(_unsure(one) for one in answers):
         found.append("~          resources differ in burst + idle: take with care; a single prediction shows them")
-    if any(one.limited for one in answers):
+    if any(map(_limited, answers)):
         found.append("~          also at the upper limit of predictions: a step may take longer; not ranked")
     far = [one for one in answers if one.novelty is not None and one.novelty.verdict == FAR]
     if far:
@@ -97,13 +101,20 @@ def basis_name(about: InspectorInfo | SimulationInfo) -> str:
 
 def _unsure(answer: Prediction) -> bool:
     """Whether the resources contradict each other about the step time, and nothing else tells it."""
-    return answer.simulation is None and answer.cycle is not None and not answer.cycle.agreed
+    told = answer.step is not None or answer.simulation is not None
+    return not told and answer.cycle is not None and not answer.cycle.agreed
+
+
+def _limited(answer: Prediction) -> bool:
+    """Whether the step time may be at the upper limit of predictions."""
+    return bool(answer.limited) and answer.step is None
 
 
 def _cells(answer: Prediction) -> list[str]:
     targets = (burst_target(resource, metric) for resource in (GPU, NET_TX, NET_RX) for metric in (BURST, AMOUNT))
     rate, near, step = answer.examples_per_s, answer.novelty, answer.step_time_s
-    sure = answer.cycle is not None and not _unsure(answer) and not answer.limited
+    known = answer.cycle is not None or answer.step is not None
+    sure = known and not _unsure(answer) and not _limited(answer)
     return [
         NONE if step is None else f"{'' if sure else '~'}{quantity(step, 's')}",
         NONE if rate is None else figures(rate),
@@ -113,7 +124,7 @@ def _cells(answer: Prediction) -> list[str]:
 
 
 def _best(answers: Sequence[Prediction], axes: Sequence[str]) -> list[str]:
-    rates = [(one.examples_per_s or math.nan, one) for one in answers if not one.limited]
+    rates = [(one.examples_per_s or math.nan, one) for one in answers if not _limited(one)]
     ranked = [(rate, one) for rate, one in rates if math.isfinite(rate)]
     if len(ranked) < 2:
         return []

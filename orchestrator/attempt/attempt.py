@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from driple.contracts.errors import RunFailed
-from driple.contracts.manifest import ClockFit
+from driple.contracts.manifest import CONTAINER, WARM, ClockFit
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import FRAMEWORKS
@@ -28,7 +28,7 @@ from driple.orchestrator.attempt.prepare import (
     prepare,
     python_versions,
 )
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM, WARM_READY_S, ForkServer
+from driple.orchestrator.attempt.task_command import WARM_READY_S, ForkServer
 from driple.orchestrator.attempt.task_start import BACKSTOP_S, Starter
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import RUNS, AgentClient

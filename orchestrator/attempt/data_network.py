@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.manifest import CONTAINER
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import PermanentError
-from driple.orchestrator.attempt.task_command import CONTAINER
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient, Clients
 from driple.orchestrator.netem import netem_words

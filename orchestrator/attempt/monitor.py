@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, HostError, RunFailed
 from driple.contracts.formats.task_files import LOST_PEER, STDERR_LOG
+from driple.contracts.manifest import CONTAINER
 from driple.contracts.protocol import events, requests
 from driple.contracts.protocol.forkserver_messages import Ended, Started
 from driple.contracts.protocol.message import Message
 from driple.contracts.protocol.sampler_lines import READY, SamplerSummary
 from driple.contracts.run_spec import RunSpec
 from driple.orchestrator.attempt.failure import AttemptError, FailureOrigin, StoppedError, exit_text
-from driple.orchestrator.attempt.task_command import CONTAINER, ForkServer, fork_server_message
+from driple.orchestrator.attempt.task_command import ForkServer, fork_server_message
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient, Clients, Event
 

@@ -12,13 +12,14 @@ from typing import TypeVar
 
 from driple.contracts.errors import HostError, RunFailed
 from driple.contracts.json_values import to_plain
+from driple.contracts.manifest import CONTAINER, PYTHON, WARM
 from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import JobSpec, RunSpec, TaskSpec
 from driple.contracts.setting import CPU
 from driple.contracts.strategy import BACKENDS, FRAMEWORKS
 from driple.orchestrator.attempt.data_network import Links
-from driple.orchestrator.attempt.task_command import CONTAINER, PYTHON, WARM, TaskPlace
+from driple.orchestrator.attempt.task_command import TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.config.experiment import Timeouts
 from driple.orchestrator.config.inventory import HostSpec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from driple.contracts.errors import BadInput, RunFailed
 from driple.contracts.formats.task_files import GRAPH_FILE, SAMPLER_LOG, STDERR_LOG, STDOUT_LOG, STEPS_TABLE
+from driple.contracts.manifest import WARM
 from driple.contracts.protocol import events, forkserver_messages, requests
 from driple.contracts.protocol.message import Tagged
 from driple.contracts.run_dir import file_name
@@ -15,9 +16,6 @@ from driple.orchestrator.attempt.failure import exit_text
 from driple.orchestrator.config.inventory import HostSpec
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
 
-WARM = "warm"
-PYTHON = "python"
-CONTAINER = "container"
 WARM_READY_S = 120.0
 WARM_LIMIT_S = 7 * 24 * 3600.0  # a longer sweep starts another one
 TASK_MODULE = "driple.workloads.cli"

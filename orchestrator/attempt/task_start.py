@@ -9,12 +9,13 @@ from collections.abc import Iterable
 
 from driple.contracts.formats.task_files import STDERR_LOG
 from driple.contracts.json_values import to_plain
+from driple.contracts.manifest import PYTHON
 from driple.contracts.protocol import requests
 from driple.contracts.protocol.sampler_spec import SamplerSpec
 from driple.contracts.run_spec import JobSpec
 from driple.orchestrator.attempt.data_network import FLOWS
 from driple.orchestrator.attempt.prepare import Request
-from driple.orchestrator.attempt.task_command import PYTHON, container_command, start_python
+from driple.orchestrator.attempt.task_command import container_command, start_python
 from driple.orchestrator.attempt.task_state import TaskState
 
 BACKSTOP_S = 15.0  # margin of the controller over the time limits of a task, whose own message is more specific

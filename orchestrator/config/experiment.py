@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from driple.contracts.errors import BadInput, FileFaults, shown
 from driple.contracts.formats.packets import CAPTURES
 from driple.contracts.manifest import SIMULATED
+from driple.contracts.quantity import ExpectedError
 from driple.contracts.run_spec import Measurement, NetworkCondition, Workload, condition_key
 from driple.contracts.setting import CPU, Setting
 from driple.contracts.strategy import STRATEGIES, device_fault
@@ -20,7 +21,6 @@ from driple.orchestrator.config.inventory import Inventory, read_hosts
 from driple.orchestrator.config.placement import EXPLICIT, PACKED, SPREAD, Policy, place
 from driple.orchestrator.config.validation import (
     At,
-    ExpectedError,
     Faults,
     choice,
     duration_s,

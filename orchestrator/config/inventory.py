@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
+from driple.contracts.quantity import ExpectedError
 from driple.contracts.setting import CPU, PCIE, Setting
 from driple.orchestrator.config.validation import (
     At,
-    ExpectedError,
     Faults,
     existing_file,
     integer,

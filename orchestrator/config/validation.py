@@ -6,7 +6,6 @@ fault of a file.
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +13,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from driple.contracts.errors import BadInput, Fault, FileFaults, shown, unknown
+from driple.contracts.quantity import DURATION, RATE, SHARE, ExpectedError, quantity
 from driple.orchestrator.config.yaml_nodes import Node, read_file
 
 T = TypeVar("T")
 MAX_FAULTS = 1000
-
-
-class ExpectedError(BadInput):
-    """A value has the wrong type or range; the text is the expected one, like `a positive integer`."""
 
 
 @dataclass
@@ -150,15 +146,6 @@ def _kind(value: object) -> str:
 # Parsers of scalars. Each raises ExpectedError with the expected value.
 
 LARGEST = 2**31 - 1
-_UNITS = {
-    "duration": (
-        {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0},
-        "a duration with its unit such as '500ms', '60s' or '5min'",
-    ),
-    "rate": ({"kbit": 0.001, "mbit": 1.0, "gbit": 1000.0}, "a rate with its unit such as '100mbit' or '1gbit'"),
-    "share": ({"%": 1.0}, "a percentage such as '0.5%'"),
-}
-_QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z%]+)", re.ASCII)
 
 
 def text(value: object) -> str:
@@ -205,17 +192,9 @@ def choice(kind: str, names: Sequence[str]) -> Callable[[object], str]:
     return parse
 
 
-def _quantity(kind: str, value: object) -> float:
-    units, wanted = _UNITS[kind]
-    match = _QUANTITY.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    if match is None or match[2] not in units:
-        raise ExpectedError(wanted)
-    return float(match[1]) * units[match[2]]
-
-
 def duration_s(value: object) -> float:
     """A duration above zero, in seconds."""
-    seconds = _quantity("duration", value)
+    seconds = quantity(DURATION, value)
     if not 0 < seconds <= 30 * 24 * 3600:
         raise ExpectedError("a duration above 0 and at most 30 days")
     return round(seconds, 6)
@@ -223,7 +202,7 @@ def duration_s(value: object) -> float:
 
 def milliseconds(value: object) -> float:
     """A time of a network condition in milliseconds; 0 is none."""
-    found = 0.0 if value in (0, "0") and value is not False else _quantity("duration", value) * 1000
+    found = 0.0 if value in (0, "0") and value is not False else quantity(DURATION, value) * 1000
     if found > 60_000:
         raise ExpectedError("at most 60s")
     return round(found, 6)
@@ -231,7 +210,7 @@ def milliseconds(value: object) -> float:
 
 def rate_mbit(value: object) -> float:
     """A rate above zero, in Mbit/s."""
-    rate = _quantity("rate", value)
+    rate = quantity(RATE, value)
     if not 0 < rate <= 1_000_000:
         raise ExpectedError("a rate above 0 and at most 1000gbit")
     return round(rate, 6)
@@ -239,7 +218,7 @@ def rate_mbit(value: object) -> float:
 
 def percentage(value: object) -> float:
     """A share of packets, in percent; 0 is none."""
-    percent = 0.0 if value in (0, "0") and value is not False else _quantity("share", value)
+    percent = 0.0 if value in (0, "0") and value is not False else quantity(SHARE, value)
     if percent >= 100:
         raise ExpectedError("a share below '100%'")
     return round(percent, 6)

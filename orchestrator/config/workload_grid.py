@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from driple.contracts.errors import BadInput, UnknownName, shown, unknown
+from driple.contracts.quantity import ExpectedError
 from driple.contracts.run_spec import SHARDINGS, UPDATES, Workload
 from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, combination_fault
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, OWN_MODELS, SEQUENCE, ordinary_size
 from driple.orchestrator.config.validation import (
     At,
-    ExpectedError,
     choice,
     existing_file,
     integer,

@@ -217,6 +217,7 @@ def _metrics(run: Run, task: str) -> Row:
     found = task_metrics(run, task)
     beyond = background_load.background_cpu_pct(run, task)
     row: Row = {**found.targets, "step_s": found.step_s, "foreign_cpu_pct": beyond}
+    row |= _start_up(run, task, found.step_s)
     for resource in RESOURCES:
         bib = found.bibs.get(resource.key)
         if bib is None:
@@ -233,6 +234,22 @@ def _metrics(run: Run, task: str) -> Row:
         BACKGROUND_LOAD_FLAG: beyond is not None and beyond > background_load.LIMIT_PCT,
     }
     return {**row, "flags": [*(flag for flag, holds in about_run.items() if holds), *found.flags]}
+
+
+def _start_up(run: Run, task: str, step_s: float | None) -> Row:
+    """From the start of the first task to the end of the worker's first step, without the usual time of one step.
+
+    The clocks of the hosts are compared right before the first task is started: that is where the time begins. Empty
+    for a server, and in a simulation, which has no start-up.
+    """
+    end_s = run.tasks[task].first_step_end_s
+    if end_s is None or step_s is None or run.manifest.is_simulated:
+        return {}
+    clocks = run.manifest.clocks.values()
+    launch_ns = max(clock.to_controller(clock.before.host_ns) for clock in clocks)
+    start_s = end_s - (launch_ns - run.origin_ns) / 1e9 - step_s
+    ways = {record.started_by for record in run.manifest.tasks if record.task == task}
+    return {"start_s": start_s, "started_by": ways.pop() or None} if start_s > 0 else {}
 
 
 def _graph(paths: RunPaths, manifest: Manifest) -> tuple[Graph, Row]:

@@ -54,6 +54,8 @@ class TaskTrace:
     window: Window
     """The measured part, without warm-up and tail."""
     flags: tuple[str, ...]
+    first_step_end_s: float | None = None
+    """End of the worker's very first step, which is part of the warm-up; None for a server, or if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,9 @@ def load_run(folder: Path) -> Run:
         if bound > 1e9 / manifest.run.measurement.sampling_hz:
             flags += (f"clock_bound_ms:{bound / 1e6:.0f}",)
         mine = steps.get(record.task)
+        first = float(mine.end_s[0]) if mine is not None and mine.step[0] == 0 else None
         mine = mine.from_step(warmup).within(window) if mine is not None else None
-        tasks[record.task] = TaskTrace(record.task, record.host, readings, mine, window, flags)
+        tasks[record.task] = TaskTrace(record.task, record.host, readings, mine, window, flags, first)
     return Run(manifest, folder, tasks, origin_ns)
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from driple.contracts.errors import HostError, RunFailed
+from driple.contracts.manifest import CONTAINER, WARM
 from driple.contracts.protocol import requests
 from driple.contracts.protocol.message import Message
 from driple.contracts.run_spec import Measurement, NetworkCondition, RunSpec, Workload
@@ -22,7 +23,6 @@ from driple.orchestrator.attempt.data_network import (
     probe,
     tc_ways,
 )
-from driple.orchestrator.attempt.task_command import CONTAINER, WARM
 from driple.orchestrator.config.inventory import HostSpec, Link
 from driple.orchestrator.hosts.agent_client import AgentClient
 

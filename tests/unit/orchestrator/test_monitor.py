@@ -8,12 +8,13 @@ from typing import Any, cast
 import pytest
 
 from driple.contracts.formats.task_files import ERROR, LOST_PEER, SAMPLER_LOG, STDERR_LOG, Finished
+from driple.contracts.manifest import PYTHON
 from driple.contracts.protocol import events, requests
 from driple.contracts.run_spec import Measurement, RunSpec, Workload
 from driple.contracts.setting import Setting
 from driple.orchestrator.attempt.failure import AttemptError
 from driple.orchestrator.attempt.monitor import Listener
-from driple.orchestrator.attempt.task_command import PYTHON, TaskPlace
+from driple.orchestrator.attempt.task_command import TaskPlace
 from driple.orchestrator.attempt.task_state import TaskState
 from driple.orchestrator.hosts.agent_client import AgentClient, Event
 

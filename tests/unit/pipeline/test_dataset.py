@@ -124,6 +124,17 @@ def test_columns_of_a_fingerprint_are_there_if_a_row_has_one(tmp_path: Path) -> 
     assert sorted(value for value in found if value is not None) == [1.5e10]
 
 
+def test_start_up_times_are_there_if_a_row_has_one(tmp_path: Path) -> None:
+    path = tmp_path / "d.parquet"
+    put(to_bytes(sample(), {}), path)
+    assert not {"start_s", "started_by"} & set(pq.read_schema(path).names)
+    new = sample()
+    new.rows[0] |= {"start_s": 1.5, "started_by": "warm"}
+    put(to_bytes(new, {}), path)
+    rows = [row for row in read(path, SETTING).rows if row.get("start_s") is not None]
+    assert [(row["start_s"], row["started_by"]) for row in rows] == [(1.5, "warm")]
+
+
 def test_columns_are_declared_once_and_hold_the_targets() -> None:
     names = [column.name for column in COLUMNS]
     assert len(set(names)) == len(names)

@@ -16,8 +16,9 @@ from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import Setting
 from driple.pipeline.datasets import run_rows as making
 from driple.pipeline.datasets.run_rows import Request, RunRows, SetAside, inputs_sha256, work
+from driple.pipeline.traces.load_run import load_run
 
-pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +91,34 @@ def test_simulated_hosts_make_simulated_rows(example: Path) -> None:
     assert making._provenance(manifest, "0")["provenance"] == "measured"
     hosts = {name: replace(host, kind="simulated") for name, host in manifest.hosts.items()}
     assert making._provenance(replace(manifest, hosts=hosts), "0")["provenance"] == "simulated"
+
+
+def test_start_up_is_the_time_before_the_steps_of_a_worker(example: Path, checkout: Path) -> None:
+    """From the last comparison of clocks before the first task is started, to the end of the first step less one."""
+    for run in (path.parent for path in (checkout / "tests/data/runs").rglob("run.json")):
+        manifest = Manifest.read(run / "run.json")
+        outcome = work(asked(run))
+        assert isinstance(outcome, RunRows)
+        rows = {row["task"]: row for row in outcome.rows}
+        assert rows["ps:0"].get("start_s") is None and rows["ps:0"].get("started_by") is None
+        for task in ("worker:0", "worker:1"):
+            steps = pq.read_table(RunPaths(run.parent, "", run.name).steps(task))
+            record = next(one for one in manifest.tasks if one.task == task)
+            clock = manifest.clocks[record.host]
+            end_ns = clock.to_controller(steps["end_mono_ns"][0].as_py())
+            launch_ns = max(-one.before.offset_ns + one.before.host_ns for one in manifest.clocks.values())
+            expected = (end_ns - launch_ns) / 1e9 - rows[task]["step_s"]
+            assert rows[task]["start_s"] == pytest.approx(expected, abs=1e-6) and 0.5 < expected < 10
+            assert rows[task]["started_by"] == "warm"
+
+
+def test_a_simulation_has_no_start_up(example: Path) -> None:
+    found = load_run(example)
+    hosts = {name: replace(host, kind="simulated") for name, host in found.manifest.hosts.items()}
+    simulated = replace(found, manifest=replace(found.manifest, hosts=hosts))
+    assert making._start_up(found, "worker:0", 0.1)["start_s"] > 0
+    assert making._start_up(simulated, "worker:0", 0.1) == {}
+    assert making._start_up(found, "worker:0", 1e6) == {}  # a step is longer than all of that
 
 
 def test_graphs_are_read_once_and_not_kept_for_ever(

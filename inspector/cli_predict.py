@@ -113,6 +113,17 @@ def _parser() -> CommandParser:
         action="store_true",
         help="simulate, even if there is an inspector; without one, a setting with a device file is simulated anyway",
     )
+    more.add_argument(
+        "--anchors",
+        type=Path,
+        metavar="DATASETS",
+        help="datasets of a few runs on your machine: their step times correct the time model",
+    )
+    more.add_argument(
+        "--machine-of",
+        metavar="SETTING",
+        help="a measured setting, on whose machine the job would run (the setting itself, if it was measured)",
+    )
     more.add_argument("--fresh", action="store_true", help="build the graph again, even if it is cached or stored")
     return parser
 

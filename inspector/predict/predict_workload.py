@@ -23,6 +23,7 @@ from driple.inspector.predict.measured_values import measured_values
 from driple.inspector.predict.plan_request import plan_of, with_workers, worker_counts
 from driple.inspector.predict.prediction import Predictions
 from driple.inspector.predict.simulated_answer import simulated_answer
+from driple.inspector.predict.step_answer import TimeOptions, with_step_times
 from driple.inspector.predict.step_traffic import with_traffic
 from driple.pipeline.graph.public import OpGraph, TrainingStep
 from driple.simulator.simulation import check_setting, no_device
@@ -54,6 +55,8 @@ def predict(
     datasets: str | Path = "datasets",
     measured: str | Path | None = None,
     simulate: bool = False,
+    anchors: str | Path | None = None,
+    machine_of: str | None = None,
     workers: int | Sequence[int] | None = None,
     epochs: float | None = None,
     examples: int | None = None,
@@ -90,6 +93,8 @@ def predict(
         datasets: where the dataset of an inspector may be, if its training rows are not kept beside it.
         measured: a folder of datasets with rows of the workload, whose means are put next to the predictions.
         simulate: simulate, even if there is an inspector. Without this, a setting is simulated that has no inspector.
+        anchors: a folder of datasets of a few runs on the machine: their step times correct the time model.
+        machine_of: a measured setting, on whose machine the job would run; default for a measured setting itself.
         workers: numbers of workers: each setting with each of them, as a scaling curve (`Predictions.scaling`).
         epochs: passes of the job over its examples; then `Prediction.job` has the times of the whole training.
         examples: of an epoch.
@@ -147,6 +152,10 @@ def predict(
             own = inspector.answer([queries[place] for place in places], [graphs[place] for place in places])
             found |= dict(zip(places, with_traffic(own, say), strict=True))
     ordered = [found[place] for place in range(len(queries))]
+    machine = TimeOptions(
+        inspectors=inspectors, anchors=None if anchors is None else Path(anchors), machine_of=machine_of
+    )
+    ordered = with_step_times(ordered, machine, only_simulation=simulate, say=say)
     if measured is not None:
         rows = [measured_values(answer.query, role, answer.columns, Path(measured)) for answer in ordered]
         ordered = [replace(answer, **fields) for answer, fields in zip(ordered, rows, strict=True)]

@@ -132,6 +132,8 @@ class Prediction:
     simulated_step_s: float | None = None
     step: StepDistribution | None = None
     """Step time as a target of its own, with its uncertainty; None without a time predictor."""
+    step_note: str = ""
+    """Of which machine the step time is, or why the time model does not tell it; empty without a time model."""
     coarse_s: float | None = None
     """The period of GPU samples, if a step is too short for it; None where durations of the GPU are those of steps."""
     novelty: Novelty | None
@@ -390,6 +392,7 @@ def _plain(one: Prediction) -> dict[str, Any]:
         "step_time_s": one.step_time_s,
         "step_time_from": None if step is None else step.source,
         "step_interval_s": _interval(one.step_interval()),
+        "step_note": one.step_note or None,
         "cycle_s": None if one.cycle is None else to_plain(one.cycle),
         "examples_per_s": one.examples_per_s,
         "traffic": None if one.traffic is None else one.traffic.to_json(),

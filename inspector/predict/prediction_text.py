@@ -64,6 +64,8 @@ def one(answer: Prediction) -> list[str]:
         if answer.examples_per_s is not None:
             line += f"; {figures(answer.examples_per_s)} examples/s of the job"
         lines.append(line)
+    if answer.step_note:
+        lines.append(f"{'':<13} {answer.step_note}")
     if answer.traffic is not None:
         lines += answer.traffic.lines()
     return [*lines, *rests_on(answer)]

@@ -33,16 +33,26 @@ class TimeOptions:
     """A measured setting, on whose machine the job would run."""
 
 
-def with_step_times(answers: Sequence[Prediction], options: TimeOptions, say: Say | None = None) -> list[Prediction]:
+def with_step_times(
+    answers: Sequence[Prediction], options: TimeOptions, *, only_simulation: bool = False, say: Say | None = None
+) -> list[Prediction]:
     """The predictions of workers on processors with their step times; the others as they are.
+
+    Args:
+        answers: predictions.
+        options: what the user says of the machine.
+        only_simulation: the user asked for a simulation, so the time model is not used.
+        say: receives a line before something that takes long.
 
     Raises:
         BadInput: the time model, the anchors or the named setting cannot be used.
     """
+    named = options.anchors is not None or options.machine_of is not None
     folder = time_folder.find(options.inspectors)
-    if folder is None:
-        if options.anchors is not None or options.machine_of is not None:
-            raise BadInput("--anchors and --machine-of need a time model; driple-train-time makes one")
+    if named and (folder is None or only_simulation):
+        why = "there is none; driple-train-time makes one" if folder is None else "a simulation does not use it"
+        raise BadInput(f"--anchors and --machine-of are of the time model: {why}")
+    if folder is None or only_simulation:
         return list(answers)
     stored = time_folder.load(folder)
     predictor = stored.predictor
@@ -75,7 +85,7 @@ def _with_step(answer: Prediction, predictor: TimePredictor, machine: str | None
         found = predictor.predict(example, query.setting, simulated, site[1])
     except BadInput as error:
         return replace(answer, step_note=str(error))
-    return replace(answer, step=found.distribution, step_note=_note(found))
+    return replace(answer, step=found.distribution, step_note=_note(found, predictor))
 
 
 def _simulated(query: PredictionQuery, speed: float | None, say: Say | None) -> float | None:
@@ -86,11 +96,11 @@ def _simulated(query: PredictionQuery, speed: float | None, say: Say | None) -> 
 
 
 _BASES = {
-    NEW_SETTING: "no run of this setting was measured: its numbers are those of other settings of the machine",
+    NEW_SETTING: "this setting was not measured there: its numbers are those of other settings",
     ANCHORED: "with your runs as anchors",
 }
 
 
-def _note(found: StepAnswer) -> str:
-    note = f"step time of machine {found.site[1]}"
+def _note(found: StepAnswer, predictor: TimePredictor) -> str:
+    note = f"step time on {predictor.machine_name(found.site[1])}"
     return f"{note}; {_BASES[found.basis]}" if found.basis in _BASES else note

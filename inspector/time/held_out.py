@@ -15,6 +15,9 @@ from driple.inspector.time.time_model import LEAST_FAMILIES, LEAST_ROWS, TimeMod
 from driple.inspector.time.time_rows import TimeRow, step_times, table_of
 from driple.inspector.time.time_table import Site
 
+COMPUTING = 0.3
+"""Largest share of the link's seconds in a step that counts as computing."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -70,11 +73,11 @@ def of_machines(
 
 
 def best_anchor(rows: Sequence[TimeRow]) -> TimeRow:
-    """The row that tells most of its machine: with the most computing beside its traffic, of those of usual length."""
+    """The row that tells most of its machine: the most arithmetic, of those that hardly wait for a link."""
     table, seconds = table_of(rows), step_times(rows)
-    share = table.amount("flops") / (table.link + 1e-4)
-    usual = (seconds >= np.quantile(seconds, 0.25)) & (seconds <= np.quantile(seconds, 0.9))
-    return rows[int(np.where(usual, share, -1.0).argmax())]
+    waiting = table.link / seconds
+    computes = waiting <= max(COMPUTING, float(waiting.min()))
+    return rows[int(np.where(computes, table.amount("flops"), -1.0).argmax())]
 
 
 def errors_of(rows: Sequence[TimeRow], predicted: FloatArray) -> FloatArray:

@@ -68,6 +68,11 @@ class TimePredictor:
         most = max(own, key=lambda site: (site in self.anchored, site[2] == framework, self.rows.get(site, 0)))
         return text, most[1], framework
 
+    def machine_name(self, machine: str) -> str:
+        """A machine by the settings that were measured on it."""
+        settings = sorted({site[0] for site in self.model.sites if site[1] == machine})
+        return f"the machine of {' and '.join(settings)}" if settings else f"a machine with {machine}"
+
     def machine_of(self, setting: Setting) -> str:
         """The machine of a measured setting. Raises BadInput if it was not measured."""
         known = {site[0]: site[1] for site in sorted(self.model.sites, key=lambda site: self.rows.get(site, 0))}

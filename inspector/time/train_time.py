@@ -19,7 +19,7 @@ from driple.inspector.data.array_types import FloatArray
 from driple.inspector.model.inspector_folder import versions
 from driple.inspector.predict.number_format import NONE
 from driple.inspector.time import held_out, time_folder
-from driple.inspector.time.simulated_steps import StepSimulator, machine_speeds
+from driple.inspector.time.simulated_steps import StepSimulator, machine_speeds, workload_of
 from driple.inspector.time.step_distribution import LEVEL, StepDistribution
 from driple.inspector.time.time_model import TimeModel
 from driple.inspector.time.time_predictor import TimePredictor
@@ -140,7 +140,7 @@ def train_time(
         _known(held_out.errors_of(rows, of_settings)),
         _known(held_out.errors_of(rows, of_machines)),
         {site: int((sites == " ".join(site)).sum()) for site in by_site},
-        held_out.best_anchor(rows).label.replace("|", " "),
+        _anchor(held_out.best_anchor(rows)),
     )
     names = dict.fromkeys(str(row.setting) for row in rows)
     hashes = {name: hashlib.sha256(dataset_path(datasets, name).read_bytes()).hexdigest() for name in names}
@@ -151,6 +151,11 @@ def train_time(
 
 def _known(errors: FloatArray) -> tuple[float, ...]:
     return tuple(sorted(round(float(one), 5) for one in errors if math.isfinite(one)))
+
+
+def _anchor(row: TimeRow) -> str:
+    workload = workload_of(row.example.workload)
+    return row.model if workload is None else workload.label
 
 
 def _of_setting(name: str, rows: Sequence[TimeRow], *predicted: FloatArray) -> SettingErrors:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from driple.inspector.data.graph_set import load_graphs
     from driple.inspector.predict.predict_workload import predict
     from driple.inspector.predict.predictor import Inspector
+    from driple.inspector.time.train_time import train_time
     from driple.inspector.training.train_setting import train
     from driple.orchestrator.sweep.run_experiment import run
     from driple.pipeline.bursts.trace_metrics import metrics
@@ -36,6 +37,7 @@ _HOME = {
     "run": "driple.orchestrator.sweep.run_experiment",
     "runs": "driple.pipeline.traces.run_index",
     "train": "driple.inspector.training.train_setting",
+    "train_time": "driple.inspector.time.train_time",
 }
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "run",
     "runs",
     "train",
+    "train_time",
 ]
 
 

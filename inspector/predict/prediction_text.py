@@ -77,7 +77,7 @@ def _step_note(answer: Prediction) -> str:
     if ends is not None:
         return f" ({TIME_MODEL}; {span(ends, 's')} with {100 * LEVEL:.0f} %)"
     if step is None or step.resource is None:
-        return ""
+        return " (simulated, on the machine of the device file)" if answer.step_note else ""
     return f" (burst + idle of {resource_name(step.resource, answer.on_cpu)})"
 
 

@@ -15,7 +15,8 @@ import pytest
 
 PACKAGES = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "simulator", "workloads")
 DATA = ("experiments", "inspectors", "zoo_graphs")
-COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "predict", "report", "calibrate", "traffic")
+COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "train-time", "predict", "report", "calibrate")
+COMMANDS += ("traffic",)
 HEAVY = (
     "tensorflow",
     "tf_keras",

@@ -27,12 +27,14 @@ import results_noise
 import results_page
 import results_recipe
 import results_rows
+import results_servers
 import results_transfer
 import torch
 
 PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "noise": results_noise.measure,
     "accuracy": results_accuracy.measure,
+    "servers": results_servers.measure,
     "recipe": results_recipe.measure,
     "families": results_families.measure,
     "design": results_design.measure,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from repeatability import mean_distance
 from results_contest import settings_in
 
 from driple.contracts.formats.dataset import fill_later_columns
@@ -48,8 +49,7 @@ def spread(runs: list[list[dict[str, Any]]]) -> dict[str, Any]:
         known = np.array([value for value in values if value is not None], dtype=np.float64)
         spread["values"][column] = [float(value) for value in known]
         if len(known) >= LEAST and (known > 0).all():
-            others = (known.sum() - known) / (len(known) - 1)
-            spread["distance"][column] = float((np.abs(known - others) / known).mean())
+            spread["distance"][column] = mean_distance(known)
     return spread
 
 

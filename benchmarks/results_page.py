@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import results_page_rows
+import results_page_servers
 import results_page_transfer
 from results_text import COLOURS, Found, all_of, filled, head, mean_of, percent, spread, within
 from scipy.stats import spearmanr
@@ -33,7 +34,8 @@ def page(found: Found, causes: str) -> str:
             "Accuracy of inspectors on the measured datasets (`datasets/README.md` describes the measurement), next to",
             "simple baselines and the published recipe. NRMSE is the root mean square error divided by the range "
             "of the",
-            "true test values. MAPE is the mean relative error. Both are in percent, for the role `worker`, and means",
+            "true test values. MAPE is the mean relative error. Both are in percent, for the role `worker` unless it",
+            "says `ps`, and means",
             "over all targets unless a target is named "
             "([definitions](../guides/metrics.md#how-predictions-are-scored)).",
             "± is the standard deviation over seeds. `python benchmarks/results.py` reproduces this page; the folder",
@@ -42,6 +44,7 @@ def page(found: Found, causes: str) -> str:
             *_short(parts),
             *_noise(parts["noise"]),
             *_accuracy(parts["accuracy"], parts["noise"], "recipe" in parts),
+            *(results_page_servers.section(parts["servers"]) if "servers" in parts else ()),
             *(_recipe(parts["recipe"], parts["accuracy"]) if "recipe" in parts else ()),
             *(_families(parts["families"]) if "families" in parts else ()),
             *_nearness(parts["accuracy"]),

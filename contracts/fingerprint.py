@@ -16,6 +16,8 @@ VERSION = 1
 
 COMPARED: Tuple[str, ...] = ("hash_bytes_per_s", "deflate_bytes_per_s", "copy_bytes_per_s", "core_speedup")
 """What `differs` compares: latency and loopback vary too much between two fingerprints of one machine."""
+ONE_CORE: Tuple[str, ...] = ("hash_bytes_per_s", "deflate_bytes_per_s")
+"""What other work on the machine hardly changes, as long as one core is free."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def read_fingerprint(value: Any) -> Fingerprint:
     return found
 
 
-def differs(first: Fingerprint, second: Fingerprint) -> float:
+def differs(first: Fingerprint, second: Fingerprint, measures: Tuple[str, ...] = COMPARED) -> float:
     """Largest relative difference of what is compared: 0.1 if one machine is 10 % faster than the other.
 
     Raises:
@@ -60,5 +62,5 @@ def differs(first: Fingerprint, second: Fingerprint) -> float:
     """
     if first.version != second.version:
         raise BadInput(f"fingerprints of versions {first.version} and {second.version} cannot be compared")
-    ratios: List[float] = [getattr(first, name) / getattr(second, name) for name in COMPARED]
+    ratios: List[float] = [getattr(first, name) / getattr(second, name) for name in measures]
     return max(max(ratio, 1 / ratio) - 1 for ratio in ratios)

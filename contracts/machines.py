@@ -1,7 +1,8 @@
 """The machines that rows of a dataset come from, told apart by fingerprints.
 
 Fingerprints of one machine differ too: they take a second, beside whatever else runs. So two of them are of different
-machines if they differ by more than LIMIT and the spread of their own repeats. The least spread ones are compared with
+machines if they differ by more than LIMIT and the spread of their own repeats. Of a fingerprint that was taken beside
+other work, only what one core does is compared. The least spread ones are compared with
 first, and each of the others joins the nearest of these. No chain of noisy fingerprints joins two machines.
 """
 
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from driple.contracts.errors import BadInput
-from driple.contracts.fingerprint import MEASURES, Fingerprint, differs
+from driple.contracts.fingerprint import MEASURES, ONE_CORE, Fingerprint, differs
 
 LIMIT = 0.05
 """Machines whose speeds differ by more are different machines."""
+LOADED_PCT = 10.0
+"""Spread of the repeats from which a fingerprint was taken beside other work. It tells only what one core does."""
 
 PREFIX = "fingerprint_"
 SPREAD = f"{PREFIX}spread_pct"
@@ -51,10 +54,12 @@ class Machines:
 
 def same_machine(first: Fingerprint, second: Fingerprint) -> bool:
     """Whether two fingerprints can be of one machine. Those of different versions cannot be compared: they are not."""
-    if first.version != second.version:
+    if (first.version, first.cores) != (second.version, second.cores):
         return False
-    noise = (first.compared_spread_pct + second.compared_spread_pct) / 2
-    return differs(first, second) <= LIMIT + noise / 100
+    spreads = first.compared_spread_pct, second.compared_spread_pct
+    if max(spreads) > LOADED_PCT:
+        return differs(first, second, ONE_CORE) <= LIMIT
+    return differs(first, second) <= LIMIT + sum(spreads) / 2 / 100
 
 
 def machines_of(rows: Sequence[Mapping[str, Any]]) -> Machines:

@@ -102,3 +102,12 @@ def test_tasks_of_a_run_may_be_on_different_machines_if_every_run_has_the_same()
 
 def test_the_columns_are_those_of_the_fingerprint() -> None:
     assert {name.removeprefix("fingerprint_") for name in NEEDED} == {*MEASURES, "cores", "version", "spread_pct"}
+
+
+def test_a_fingerprint_beside_other_work_is_compared_by_what_one_core_does() -> None:
+    loaded = replace(SLOW, core_speedup=SLOW.core_speedup * 0.6, copy_bytes_per_s=SLOW.copy_bytes_per_s * 0.8)
+    assert not same_machine(SLOW, loaded)
+    loaded = replace(loaded, spread_pct={"core_speedup": 20.0})
+    assert same_machine(SLOW, loaded)
+    assert not same_machine(SLOW, replace(loaded, hash_bytes_per_s=SLOW.hash_bytes_per_s * 1.1))
+    assert not same_machine(SLOW, replace(loaded, cores=SLOW.cores + 2))

@@ -23,6 +23,7 @@ from driple.contracts.formats.dataset import (
     NETWORK_CHOICES,
     NETWORK_COLUMNS,
     OP_FREQUENCY,
+    OTHER_NETWORK_FLAGS,
     PROVENANCES,
     PUBLISHED,
     SHARE,
@@ -51,6 +52,7 @@ from driple.inspector.data.graph_lists import read_graphs
 from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
+_FLAGS = "flags"
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
 _NETWORK_NUMBERS = tuple(name for name in NETWORK_COLUMNS if name not in NETWORK_CHOICES)
 _NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK_NUMBERS)
@@ -160,8 +162,8 @@ def _read(path: Path, setting: str, role: str) -> Examples:
             needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
             _check_types(schema, (*needed, *traffic))
-            shares = [column.name for column in SHARE if column.name in schema.names]
-            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic, *shares]).to_pylist()
+            more = [name for name in (*(column.name for column in SHARE), _FLAGS) if name in schema.names]
+            rows = file.read(columns=[*needed[: -len(LIST_NAMES)], *traffic, *more]).to_pylist()
             check_one_share(row.get(column.name) for row in rows for column in SHARE)
             for row in rows:
                 fill_later_columns(row)
@@ -240,7 +242,9 @@ def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) ->
     for row in rows:
         # The workload of a published row is unknown: two rows of one graph may be different workloads.
         own = row["run_id"] if _is_published(row) else None
-        key = (*(row[name] for name in WORKLOAD), row["graph"], own)
+        # Runs on other links than those of the setting, or than was asked for, are no repetitions of the others.
+        other_network = not {*OTHER_NETWORK_FLAGS}.isdisjoint(row.get(_FLAGS) or ())
+        key = (*(row[name] for name in WORKLOAD), row["graph"], own, other_network)
         together.setdefault(key, []).append(row)
     return tuple(_example(part, graphs[part[0]["graph"]]) for part in together.values())
 

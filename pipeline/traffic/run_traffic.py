@@ -124,7 +124,7 @@ def _kind(run: Run, paths: RunPaths) -> JobKind:
         batch_size=workload.batch_size,
         topology=topology,
         loss_pct=spec.network.loss_pct,
-        congestion=_congestion(run),
+        congestion=run.manifest.congestion,
         workers=spec.setting.workers,
         servers=spec.setting.servers,
         gradient_bytes=_gradient_bytes(run, paths),
@@ -154,12 +154,6 @@ def _expected(run: Run, paths: RunPaths, gradient_bytes: float | None) -> dict[s
     else:
         traffic = step_traffic(spec, [int(gradient_bytes)])
     return {task: StepBytes(sent(traffic, task), received(traffic, task)) for task in spec.setting.tasks}
-
-
-def _congestion(run: Run) -> str | None:
-    """What was used: of a lab also where nothing was asked for."""
-    used, _, how = run.manifest.network_done_by.get("congestion", "").partition(" ")
-    return used if how == "by route" else run.manifest.run.network.congestion
 
 
 _SENT_AGAIN = "retransmits"

@@ -378,7 +378,7 @@ def _compute(
             result.computed += 1
             others = copies[1:]
             if _absorb(copies, outcome, state, result):
-                _leave_copies(copies, "which is used: it has the right network, started later, or has the later name", result)
+                _leave_copies(copies, "which is used: the right network, a later start or a later name", result)
             elif others and not rebuild and _unchanged(state.runs.get(others[0].run_id), others[0]):
                 _leave_copies(others, UP_TO_DATE, result)
             elif others:

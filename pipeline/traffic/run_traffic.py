@@ -115,14 +115,13 @@ def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]
 def _kind(run: Run, paths: RunPaths) -> JobKind:
     spec = run.manifest.run
     workload = spec.workload
-    topology = workload.topology if workload.strategy == "allreduce" else workload.strategy
     return JobKind(
         framework=workload.framework,
         backend=workload.backend,
         model=workload.model,
         optimiser=workload.optimiser,
         batch_size=workload.batch_size,
-        topology=topology,
+        topology=workload.path,
         loss_pct=spec.network.loss_pct,
         congestion=run.manifest.congestion,
         workers=spec.setting.workers,

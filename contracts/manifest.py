@@ -25,6 +25,9 @@ LOCAL = "local"  # kind of a host that is the controller's own machine, without 
 WARM = "warm"  # a task that was forked from a process with the framework loaded
 PYTHON = "python"  # a task that was started as a new process
 CONTAINER = "container"  # a task that was started in a container
+CONGESTION = "congestion"  # key of `network_done_by`
+BY_ROUTE, AS_PROBED = "by route", "as probed"
+"""Behind the congestion control there: it was set, or the probe of the links saw it."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ class Manifest:
     trained_with: Dict[str, str] = field(default_factory=dict)
     """What the workers say they used: versions, backend, topology, `gradient_bytes`. Absent from the file if empty."""
     network_done_by: Dict[str, str] = field(default_factory=dict)
-    """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`."""
+    """Mechanism of each part of the condition: `{"rate": "tbf", "loss": "nft"}`. With what TCP used, also unasked."""
     checksums: Dict[str, str] = field(default_factory=dict)
     """SHA-256 of every other file, by path relative to the run directory."""
     failure: Optional[str] = None  # why it failed, in one line
@@ -135,6 +138,12 @@ class Manifest:
             raise BadInput(f"status: expected one of {', '.join(STATUSES)}, got {shown(self.status)}")
         if self.run_id != self.run.id:
             raise BadInput(f"run_id: {shown(self.run_id)} is not the identity of the run it holds ({self.run.id})")
+
+    @property
+    def congestion(self) -> Optional[str]:
+        """The congestion control that TCP used between the hosts; None if it is not known."""
+        used, _, how = self.network_done_by.get(CONGESTION, "").partition(" ")
+        return used if how in (BY_ROUTE, AS_PROBED) else self.run.network.congestion
 
     @property
     def is_simulated(self) -> bool:

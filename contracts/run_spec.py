@@ -71,6 +71,11 @@ class Workload:
             raise BadInput(fault)
 
     @property
+    def path(self) -> str:
+        """The topology of an all-reduce, else the strategy: it says who sends to whom."""
+        return self.topology if STRATEGIES[self.strategy].has_topology else self.strategy
+
+    @property
     def label(self) -> str:
         """A short, readable name; not unique."""
         parts = [self.model.rpartition("/")[2], f"b{self.batch_size}"]

@@ -168,7 +168,6 @@ STRATEGIES: Dict[str, Strategy] = {
             (WORKER,),
             updates=("async",),
             frameworks={"torch": (GLOO,)},
-            has_simulation=False,
             least_workers=2,
         ),
     )

@@ -17,7 +17,7 @@ from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.formats.inspector import ROLES
 from driple.contracts.run_spec import SHARDINGS, UPDATES
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import BACKENDS, FRAMEWORKS, TOPOLOGIES
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES
 from driple.contracts.zoo import DATASETS, OPTIMISERS
 from driple.inspector.predict.plan_options import add_plan_options, is_price, is_worker_count, plan_arguments
 
@@ -131,6 +131,7 @@ def _parser() -> CommandParser:
 def _model_options(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--framework", choices=tuple(FRAMEWORKS), help="that trains a named model (the first that can on the setting)")
+    add("--strategy", choices=tuple(STRATEGIES), help="(ps on a setting with servers, else allreduce)")
     add("--graph", type=Path, metavar="FILE", help="instead of a name: a GraphDef (.pb, .pbtxt), .onnx or our .parquet")
     add("--graph-device", metavar="DEVICE", help="whose ops in that file: worker:0 (default: the first worker)")
     add("--code", metavar="FILE.py:FUNCTION", help="instead of a name: your own model (docs/guides/workloads.md)")

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from driple.pipeline.traffic.traffic_job import JobKind, TrafficJob
 
 FORMATS = ("svg", "png")
+LEAST_MS, MOST_MS = 1.0, 1000.0
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the traffic. Returns 0, or 2 for bad input."""
     arguments = _parser().parse_args(argv)
+    for bin_ms in arguments.bins:
+        if not LEAST_MS <= bin_ms <= MOST_MS:
+            raise BadInput(f"--bins: expected {LEAST_MS:g} to {MOST_MS:g} (ms), got {bin_ms:g}")
     require("numpy", "pyarrow", *(["matplotlib"] if arguments.figures else []))
     # Imported late, so that --help is fast.
     from driple.pipeline.traffic.find_jobs import find_jobs
@@ -37,19 +41,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     finally:
         progress.clear()
-    tables = study_tables(found.jobs) if arguments.csv or arguments.figures or arguments.json else []
+    if arguments.perfetto and len(found.jobs) != 1:
+        raise BadInput(f"--perfetto: expected one job, and there are {len(found.jobs)}")
+    bins_s = [bin_ms / 1000 for bin_ms in arguments.bins]
+    tables = study_tables(found.jobs, bins_s) if arguments.csv or arguments.figures or arguments.json else []
+    folders = {name: getattr(arguments, name) for name in ("csv", "figures") if getattr(arguments, name)}
+    for name, path in folders.items():
+        _make_folder(f"--{name}", path)
     if arguments.csv:
         for table in tables:
-            table.write_csv(_folder("--csv", arguments.csv))
+            table.write_csv(arguments.csv)
     if arguments.figures:
         from driple.pipeline.traffic.study_figures import write_figures
 
-        write_figures(_folder("--figures", arguments.figures), tables, arguments.format)
+        write_figures(arguments.figures, tables, arguments.format)
     if arguments.perfetto:
         from driple.pipeline.traffic.traffic_perfetto import write_traffic_perfetto
 
-        if len(found.jobs) != 1:
-            raise BadInput(f"--perfetto: expected one job, and there are {len(found.jobs)}")
         write_traffic_perfetto(arguments.perfetto, found.jobs[0])
     if arguments.json:
         plain_tables = {
@@ -80,6 +88,14 @@ def _parser() -> CommandParser:
         "path", type=Path, nargs="+", metavar="PATH", help="runs or folders of runs, captures or folders of captures"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument(
+        "--bins",
+        type=float,
+        nargs="+",
+        default=[MOST_MS],
+        metavar="MS",
+        help=f"bins of the table of throughput, {LEAST_MS:g} to {MOST_MS:g} ms (default: {MOST_MS:g})",
+    )
     files = parser.add_argument_group("files to write")
     files.add_argument("--csv", type=Path, metavar="DIR", help="all tables as CSV")
     files.add_argument("--figures", type=Path, metavar="DIR", help="the figures of the traffic study")
@@ -88,12 +104,11 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _folder(option: str, path: Path) -> Path:
+def _make_folder(option: str, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"{option} {path}: {error.strerror}") from None
-    return path
 
 
 _HEADER = (
@@ -147,12 +162,16 @@ def _row(job: TrafficJob) -> tuple[str, ...]:
         size(job.best.total),
         UNKNOWN if job.flow_count is None else str(job.flow_count),
         plain(job.burstiness()[0.01]),
-        UNKNOWN if again is None else percent(again.share),
+        percent(again.share) if again is not None else _counted_again(job),
         UNKNOWN if lost is None else percent(lost.share),
         size(max(steps.values())) if steps else UNKNOWN,
         f"{min(relative.values()):.3f}-{max(relative.values()):.3f}" if relative else UNKNOWN,
         duration(job.duration_s),
     )
+
+
+def _counted_again(job: TrafficJob) -> str:
+    return UNKNOWN if job.counted_again is None else f"{job.counted_again} segments"
 
 
 def _condition(kind: JobKind) -> str:

@@ -64,9 +64,10 @@ def rounds(topology: str, machines: Sequence[int]) -> int:
     return 2 * (len(machines) - 1) if topology == RING else len(phases(topology, machines))
 
 
-def pair_count(topology: str, workers: int) -> int:
-    """Pairs of workers that exchange gradients in a reduction, whatever their machines."""
-    return {RING: workers, CLIQUE: workers * (workers - 1) // 2}.get(topology, workers - 1)
+def pair_count(path: str, workers: int) -> int:
+    """Pairs of workers that exchange tensors, whatever their machines. `path` is that of a workload without servers."""
+    every = workers * (workers - 1) // 2
+    return {RING: workers, CLIQUE: every, "pair_averaging": every}.get(path, workers - 1)
 
 
 class AllReduceJob(Job):
@@ -151,13 +152,11 @@ class AllReduceJob(Job):
             self.fluid.after(self._barrier_s, self._begin)
 
     def _flow(self, source: int, target: int) -> Flow:
+        if not self._gpu_s:
+            return self.worker_flow(source, target)
         sender, receiver = f"worker:{source}", f"worker:{target}"
-        if self._gpu_s:
-            own = {f"{sender} out": self._gpu_s, f"{receiver} in": self._gpu_s}
-            return self.transfer_flow(sender, receiver, own, {sender: 0.0, receiver: 0.0}, direct=True)
-        own = {f"{sender} out": self.host.worker_s_per_byte, f"{receiver} in": self.host.worker_s_per_byte}
-        cpu = self.host.cpu_worker_s_per_byte
-        return self.transfer_flow(sender, receiver, own, {sender: cpu, receiver: cpu})
+        own = {f"{sender} out": self._gpu_s, f"{receiver} in": self._gpu_s}
+        return self.transfer_flow(sender, receiver, own, {sender: 0.0, receiver: 0.0}, direct=True)
 
 
 def _reduced_last(segments: Sequence[Segment]) -> list[Segment]:

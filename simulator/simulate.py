@@ -21,6 +21,7 @@ from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import op_costs, speed_factor
+from driple.simulator.pair_averaging import PairAveragingJob
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline
@@ -122,8 +123,6 @@ def simulate(
     cluster = Cluster(machine, host, link_bytes_per_s, one_processor, gpu=device.kind != CPU_KIND)
     job: Job
     strategy = STRATEGIES[workload.strategy]
-    if not (strategy.has_servers or strategy.has_topology):
-        raise BadInput(f"strategy {strategy.name} cannot be simulated; measure it")
     if strategy.has_servers:
         if not step.pulls:
             raise BadInput("the graph names no parameter server: build it for a setting with servers")
@@ -138,6 +137,10 @@ def simulate(
             steps=steps,
             seed=seed,
         )
+    elif strategy.name == "pair_averaging":
+        job = PairAveragingJob(cluster, segments, setting.workers, steps=steps, seed=seed)
+    elif not strategy.has_topology:
+        raise BadInput(f"strategy {strategy.name} cannot be simulated; measure it")
     else:
         carrier = workload.backend if backend is None else backend
         job = AllReduceJob(

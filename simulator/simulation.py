@@ -137,7 +137,7 @@ def simulate_workload(
     """
     if not STRATEGIES[workload.strategy].has_simulation:
         raise BadInput(f"{workload.label}: strategy {workload.strategy} cannot be simulated; measure it")
-    pairs = check_size(setting, workload.topology if topology is None else topology)
+    pairs = check_size(setting, workload.path if topology is None else topology)
     files = parameters(setting) if files is None else files
     if speed is not None and files.device.kind == CPU_KIND:
         files = replace(files, device=at_speed(files.device, speed))
@@ -191,7 +191,7 @@ def check_size(setting: Setting, topology: str) -> int:
 
     Args:
         setting: numbers of servers and workers.
-        topology: of an all-reduce.
+        topology: of an all-reduce, else the strategy.
     """
     pairs = setting.servers * setting.workers or pair_count(topology, setting.workers)
     if pairs > MOST_PAIRS:

@@ -1,4 +1,4 @@
-"""Job: what parameter-server and all-reduce jobs share. Workers compute segments; meters record what each task uses."""
+"""Job: what all kinds of jobs share. Workers compute segments; meters record what each task uses."""
 
 from __future__ import annotations
 
@@ -129,6 +129,13 @@ class Job(ABC):
         meters = {} if unseen else counted
         meters |= {meter(task, CPU): seconds for task, seconds in cpu_s.items()}
         return self.fluid.flow(used, meters, COPY_S, max(cpu_s.values()))
+
+    def worker_flow(self, source: int, target: int) -> Flow:
+        """A flow of bytes from one worker to another, through their hosts."""
+        sender, receiver = f"worker:{source}", f"worker:{target}"
+        own = {f"{sender} out": self.host.worker_s_per_byte, f"{receiver} in": self.host.worker_s_per_byte}
+        cpu = self.host.cpu_worker_s_per_byte
+        return self.transfer_flow(sender, receiver, own, {sender: cpu, receiver: cpu})
 
     def processor_flow(self, task: str, parallel: float = 1.0) -> Flow:
         """A flow of processor seconds of a task, on at most `parallel` processors at a time."""

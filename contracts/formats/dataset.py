@@ -112,6 +112,7 @@ def fill_later_columns(row: Dict[str, Any]) -> None:
 BACKGROUND_LOAD_FLAG = "foreign_load"
 """Other programs used the processors of the machine during the run."""
 LOOPBACK_FLAG = "loopback_network"
+"""The tasks ran on one machine without the network of the setting."""
 MISMATCH_FLAG = "link_mismatch"
 """The measured links of the run were not those of the setting, or not as asked for."""
 SHARE_FLAG = "share_mismatch"
@@ -119,7 +120,6 @@ SHARE_FLAG = "share_mismatch"
 OTHER_NETWORK_FLAGS = (LOOPBACK_FLAG, MISMATCH_FLAG, SHARE_FLAG)
 """Of rows whose tasks did not have the network of the setting or the share that was asked for; they are left out
 unless asked for."""
-"""The tasks ran on one machine without the network of the setting."""
 UNITS_FLAG = "units_as_published"
 SYMMETRISED_FLAG = "adjacency_symmetrised"
 SELF_LOOPS_FLAG = "self_loops_dropped"

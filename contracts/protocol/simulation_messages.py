@@ -22,7 +22,7 @@ class Check(Tagged):
 
     setting: str
     topology: str
-    """Of an all-reduce."""
+    """Of an all-reduce, else the strategy."""
 
 
 class Checked(Tagged):

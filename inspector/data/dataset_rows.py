@@ -24,6 +24,7 @@ from driple.contracts.formats.dataset import (
     NETWORK_CHOICES,
     NETWORK_COLUMNS,
     OP_FREQUENCY,
+    OTHER_NETWORK_FLAGS,
     PROVENANCES,
     PUBLISHED,
     SHARE,
@@ -56,6 +57,7 @@ _ONE_MACHINE = (
     f"an inspector learns from one: take the rows of one (driple-build-dataset --select {machines.COLUMN}=1 FILE"
     " --output DIR), or all with --set data.mix_machines=true"
 )
+_FLAGS = "flags"
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
 _NETWORK_NUMBERS = tuple(name for name in NETWORK_COLUMNS if name not in NETWORK_CHOICES)
 _NUMBERS = ("batch_size", "image_size", "sequence_length", "width", "threads", *_NETWORK_NUMBERS)
@@ -167,10 +169,10 @@ def _read(path: Path, setting: str, role: str, mix_machines: bool) -> Examples:
                     raise BadInput(f"column {name!r} is missing; rebuild it (driple-build-dataset)")
             needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
-            others = (*(column.name for column in SHARE), *machines.NEEDED, *machines.PLACED)
+            others = (*(column.name for column in SHARE), _FLAGS, *machines.NEEDED, *machines.PLACED)
             asked_for = dict.fromkeys((*needed[: -len(LIST_NAMES)], *traffic, *others))
             read = [name for name in asked_for if name in schema.names]
-            _check_types(schema, (*read, *LIST_NAMES))
+            _check_types(schema, (*(name for name in read if name != _FLAGS), *LIST_NAMES))
             rows = file.read(columns=read).to_pylist()
             check_one_share(row.get(column.name) for row in rows for column in SHARE)
             if not mix_machines:
@@ -252,7 +254,9 @@ def _examples(rows: Sequence[Mapping[str, Any]], graphs: Mapping[str, Graph]) ->
     for row in rows:
         # The workload of a published row is unknown: two rows of one graph may be different workloads.
         own = row["run_id"] if _is_published(row) else None
-        key = (*(row[name] for name in WORKLOAD), row["graph"], own)
+        # Runs on other links than those of the setting, or than was asked for, are no repetitions of the others.
+        other_network = not {*OTHER_NETWORK_FLAGS}.isdisjoint(row.get(_FLAGS) or ())
+        key = (*(row[name] for name in WORKLOAD), row["graph"], own, other_network)
         together.setdefault(key, []).append(row)
     return tuple(_example(part, graphs[part[0]["graph"]]) for part in together.values())
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import RING, WORKER
+from driple.contracts.strategy import RING, WORKER, default_strategy
 from driple.inspector.model import store
 from driple.inspector.predict import request
 from driple.inspector.predict.job_answer import with_jobs
@@ -45,6 +45,7 @@ def predict(
     code: str | None = None,
     torch: str | None = None,
     framework: str | None = None,
+    strategy: str | None = None,
     dataset: str | None = None,
     size: int | None = None,
     width: float | None = None,
@@ -82,6 +83,7 @@ def predict(
         code: a model of your own in tf_keras, `file.py:function`.
         torch: a model of your own in torch, `file.py:function`.
         framework: that trains a model of the zoo; default the first one that can on the setting.
+        strategy: `ps`, `allreduce` or `pair_averaging`; default that of the setting. Another one is always simulated.
         dataset: what it reads; default the model's own.
         size: image side or sequence length; default the model's own.
         width: multiplier of channels or units; default 1.
@@ -113,8 +115,7 @@ def predict(
     """
     options: dict[str, Any] = {"setting": setting, "batch_size": batch_size, "update": update, "optimiser": optimiser}
     options |= {"graph": graph, "graph_device": graph_device, "code": code, "dataset": dataset, "sharding": sharding}
-    options |= {"topology": topology, "backend": backend, "torch": torch, "framework": framework}
-    simulate = simulate or topology not in (None, RING) or backend is not None
+    options |= {"topology": topology, "backend": backend, "torch": torch, "framework": framework, "strategy": strategy}
     asked = request.request_of(model, size=size, width=width, **options)
     counts = worker_counts(workers)
     plan = plan_of(
@@ -132,12 +133,14 @@ def predict(
     if counts and role != WORKER:
         raise BadInput(f"--workers: the cycle of role {role} is not a training step; leave --role out")
     asked = replace(asked, settings=with_workers(asked.settings, counts))
+    usual = {default_strategy(one.servers) for one in asked.settings}
+    simulate = simulate or topology not in (None, RING) or backend is not None or not {strategy} <= {None, *usual}
     queries = request.queries(asked)
     folders = {one: inspector_of(one, inspectors, role, simulate=simulate) for one in asked.settings}
     simulated = [place for place, query in enumerate(queries) if folders[query.setting] is None]
     predicted = [place for place, query in enumerate(queries) if folders[query.setting] is not None]
     for place in simulated:  # before anything that takes long
-        check_setting(queries[place].setting, queries[place].known_topology)
+        check_setting(queries[place].setting, queries[place].path)
     how: dict[str, Any] = {"fresh": fresh, "say": say}
     steps = request.steps_of([queries[place] for place in simulated], **how)
     graphs = dict(zip(predicted, request.graphs_of([queries[place] for place in predicted], **how), strict=True))

@@ -19,7 +19,7 @@ from driple.contracts.formats.graph import FRAMEWORK as FRAMEWORK_COLUMN
 from driple.contracts.graph_makers import GRAPH_MAKERS, ONNX, TENSORFLOW, TORCH
 from driple.contracts.run_spec import UPDATES, Workload
 from driple.contracts.setting import Setting
-from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, default_strategy
+from driple.contracts.strategy import BACKENDS, FRAMEWORKS, STRATEGIES, TOPOLOGIES, Strategy, default_strategy
 from driple.contracts.zoo import DATASETS, IMAGE, MODELS, OPTIMISERS, SEQUENCE, find_model, ordinary_size
 from driple.inspector.predict.graph_cache import (
     GraphRequest,
@@ -54,6 +54,8 @@ class PredictionRequest:
     """`file.py:function`, which returns a torch module and its example inputs."""
     framework: str | None = None
     """That trains a model of the zoo."""
+    strategy: str | None = None
+    """By default that of the setting."""
     batch_sizes: tuple[int, ...] = ()
     updates: tuple[str, ...] = ()
     dataset: str | None = None
@@ -105,9 +107,9 @@ class PredictionQuery:
         return Workload(**{"model": self.source.path.stem, "dataset": "", "batch_size": 1, **told})
 
     @property
-    def known_topology(self) -> str:
-        """Of an all-reduce."""
-        return self.topology or self.known.topology
+    def path(self) -> str:
+        """The topology of an all-reduce, else the strategy."""
+        return self.topology or self.known.path
 
     @property
     def maker(self) -> str:
@@ -206,6 +208,7 @@ def queries(asked: PredictionRequest) -> list[PredictionQuery]:
         if size < 1:
             raise BadInput(f"batch size: expected 1 or more, got {size}")
     lists = {"dataset": tuple(DATASETS), "optimiser": OPTIMISERS, "topology": TOPOLOGIES, "backend": tuple(BACKENDS)}
+    lists |= {"strategy": tuple(STRATEGIES)}
     for name, known in lists.items():
         value = getattr(asked, name)
         if value is not None and value not in known:
@@ -247,18 +250,23 @@ def _of_model(asked: PredictionRequest) -> list[PredictionQuery]:
         raise BadInput(f"{shown(name)} is your own model: say with --dataset what it reads ({', '.join(DATASETS)})")
     if model is not None and dataset not in model.datasets:
         raise BadInput(f"{model.name} is trained on {', '.join(model.datasets)}, not on {dataset}")
-    if asked.framework is not None and model is not None and asked.framework not in model.frameworks:
-        raise BadInput(f"{model.name}: framework {asked.framework} does not have it (it is in {model.frameworks[0]})")
     reads = DATASETS[dataset]
     size = asked.size or ordinary_size(model, reads)
     found = []
     for setting, batch_size, update in _combinations(asked, default_batch=DEFAULT_BATCH, default_update=UPDATES[0]):
-        strategy = STRATEGIES[default_strategy(setting.servers)]
+        strategy = _strategy_of(asked, setting)
         framework = asked.framework or strategy.default_framework
-        if framework not in strategy.frameworks:
+        if framework not in strategy.frameworks and strategy.has_servers:
             raise BadInput(
                 f"{setting}: {FRAMEWORKS[framework].title} has no parameter servers; name a setting without (p0)"
             )
+        if framework not in strategy.frameworks:
+            known = ", ".join(FRAMEWORKS[name].title for name in strategy.frameworks)
+            raise BadInput(
+                f"strategy {strategy.name}: {FRAMEWORKS[framework].title} does not have it (it is in {known})"
+            )
+        if model is not None and framework not in model.frameworks:
+            raise BadInput(f"{model.name}: framework {framework} does not have it (it is in {model.frameworks[0]})")
         workload = Workload(
             model=str(name),
             dataset=dataset,
@@ -327,7 +335,7 @@ def _imported(
     options = tuple((name, value) for name, value in names.items() if value is not None)
     found = []
     for setting, batch_size, update in _combinations(asked, default_batch, UPDATES[0]):
-        own = {"batch_size": batch_size, "update": update, "strategy": default_strategy(setting.servers), **said}
+        own = {"batch_size": batch_size, "update": update, "strategy": _strategy_of(asked, setting).name, **said}
         workload = {"optimiser": Workload.optimiser, **{name: one for name, one in own.items() if one is not None}}
         source = ImportRequest(
             maker=maker,
@@ -369,6 +377,8 @@ def _of_file(asked: PredictionRequest, path: Path) -> list[PredictionQuery]:
         own = {"batch_size": batch_size, "update": update, **said}
         if saved is not None:
             own = _agreed(path, saved, own)
+        if asked.strategy is not None:
+            own["strategy"] = _strategy_of(asked, setting).name
         workload: dict[str, Any] = {
             "strategy": default_strategy(setting.servers),
             "framework": maker if maker in FRAMEWORKS else None,
@@ -392,15 +402,25 @@ def _combinations(
     """
     found: list[tuple[Setting, int | None, str | None]] = []
     for setting in asked.settings:
-        strategy = STRATEGIES[default_strategy(setting.servers)]
+        strategy = _strategy_of(asked, setting)
         updates = [one for one in asked.updates if one in strategy.updates]
         if asked.updates and not updates:
             raise BadInput(
                 f"{setting}: update {', '.join(asked.updates)} does not apply to strategy {strategy.name}, which is"
                 f" always {', '.join(strategy.updates)}"
             )
-        found += itertools.product([setting], asked.batch_sizes or (default_batch,), updates or (default_update,))
+        usual = default_update if default_update is None or default_update in strategy.updates else strategy.updates[0]
+        found += itertools.product([setting], asked.batch_sizes or (default_batch,), updates or (usual,))
     return list(dict.fromkeys(found))
+
+
+def _strategy_of(asked: PredictionRequest, setting: Setting) -> Strategy:
+    """The strategy that is asked for, by default that of the setting. Raises BadInput if they do not go together."""
+    strategy = STRATEGIES[asked.strategy or default_strategy(setting.servers)]
+    fault = strategy.fault(setting.servers, setting.workers)
+    if asked.strategy is not None and fault is not None:
+        raise BadInput(f"{setting}: {fault}")
+    return strategy
 
 
 def _facts(workload: Workload) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from driple.contracts.errors import BadInput
 from driple.contracts.metrics import COLUMNS
-from driple.contracts.strategy import WORKER
+from driple.contracts.strategy import STRATEGIES, WORKER
 from driple.inspector.predict.prediction import Prediction, SimulationInfo
 from driple.inspector.predict.request import GraphFile, PredictionQuery
 from driple.inspector.predict.step_traffic import traffic_of
@@ -32,9 +32,10 @@ def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str, say:
         BadInput: the graph cannot be simulated on this setting, or a parameter file is wrong.
     """
     workload = query.known
+    reduces = STRATEGIES[workload.strategy].has_topology and query.setting.workers > 1
     try:
         progress = None if say is None else _Progress(f"{query.setting} {workload.label}", say)
-        backend = query.backend or usual_backend(query.setting, query.known_topology, query.known.framework)
+        backend = query.backend or (_usual_backend(query) if reduces else workload.backend)
         how: dict[str, Any] = {"topology": query.topology, "backend": backend, "progress": progress}
         found = simulate_workload(workload, query.setting, step=step, **how)
     except BadInput as error:
@@ -45,7 +46,6 @@ def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str, say:
         raise BadInput(f"{query.setting} has no task of role {role}")
     every = [found.metrics(task) for task in tasks]
     means = {name: _mean([one.get(name) for one in every]) for name in (*COLUMNS, STEP)}
-    reduces = not query.setting.servers and query.setting.workers > 1
     # What the file of a graph does not say, the simulation assumes: the answer names it.
     assumed = {name: getattr(workload, name) for name in ("update", "optimiser", "strategy")}
     return Prediction(
@@ -60,8 +60,12 @@ def simulated_answer(query: PredictionQuery, step: TrainingStep, role: str, say:
         novelty=None,
         ops=len(step.ops),
         unsized=step.unsized,
-        traffic=traffic_of(query, step, found.job.step_traffic),
+        traffic=traffic_of(replace(query, backend=backend), step, found.job.step_traffic),
     )
+
+
+def _usual_backend(query: PredictionQuery) -> str:
+    return usual_backend(query.setting, query.path, query.known.framework)
 
 
 class _Progress:

@@ -112,7 +112,7 @@ def traffic_of(query: PredictionQuery, step: TrainingStep, simulated: Traffic | 
         size = sum(one.bytes for one in step.reduced or step.pulls)
         machines = worker_machines(default_placement(setting), setting.workers)
         if STRATEGIES[strategy].has_topology:
-            pairs = all_reduce_traffic(topology, machines, size, RING_STEPS[workload.backend])
+            pairs = all_reduce_traffic(topology, machines, size, RING_STEPS[query.backend or workload.backend])
         else:
             pairs = pair_traffic(setting.workers, size)
     return StepTraffic(

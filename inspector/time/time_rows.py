@@ -114,7 +114,7 @@ def read_time_rows(
     machines = Machines() if machines is None else machines
     found: list[TimeRow] = []
     for name in wanted:
-        examples = read_examples(datasets, name, WORKER)
+        examples = read_examples(datasets, name, WORKER, mix_machines=True)
         if examples.provenance != MEASURED:
             continue
         runs = _runs(datasets / f"{name}{SUFFIX}", machines)

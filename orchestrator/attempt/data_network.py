@@ -7,6 +7,7 @@ hosts `tc` does, as root or through `sudo -n`; the agent removes it, whatever en
 from __future__ import annotations
 
 import logging
+import math
 import statistics
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from driple.contracts.errors import HostError, RunFailed
-from driple.contracts.manifest import CONTAINER
+from driple.contracts.manifest import AS_PROBED, BY_ROUTE, CONGESTION, CONTAINER
 from driple.contracts.protocol import requests
 from driple.contracts.run_spec import NetworkCondition, RunSpec
 from driple.contracts.setting import Setting
@@ -34,6 +35,10 @@ PROBE_PAYLOAD = 1000
 NOTHING = NetworkCondition()
 ENOUGH, TOO_MUCH = 0.5, 1.25  # the measured rate of a link that is as asked for, as a share of what was asked for
 MOST_PROBES = 4  # other work on the hosts slows a probe
+# Lost datagrams: the deviation of a count by chance, and what busy hosts may lose themselves, in percent.
+CHANCE, BUSY_LOSS_PCT = 5.0, 2.0
+# The measured round trip as a share of twice the delay, and what the way itself may add to it in ms.
+LEAST_DELAY, MOST_BEYOND_MS = 0.9, 5.0
 _OWN_QDISCS = ("noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "pfifo", "noop", "cake")
 """Default queueing disciplines of a kernel, which it restores by itself."""
 
@@ -128,26 +133,32 @@ class Links:
             mismatch = link_mismatch(spec, measured, used)
             if mismatch is not None:
                 log.warning("%s: %s; datasets leave out runs on such links", spec.setting, mismatch)
-            self._measured[key] = LinkState(measured, done_by, mismatch)
+            self._measured[key] = LinkState(measured, _with_congestion(done_by, used), mismatch)
             for name in hosts:
                 self._last[name] = key
         return self._measured[key]
 
     def _probe(self, spec: RunSpec, clients: Clients) -> tuple[dict[str, float], set[str]]:
-        """What the links do, and the congestion controls that were used; again if the rate is too low."""
+        """What the links do, and the congestion controls that were used; again if they are not as asked for."""
         addresses = {name: self.data_address(spec.setting, clients[name]) for name in clients}
         packets = LOSS_PACKETS if spec.network.loss_pct else PROBE_PACKETS
         at_once = self._shaper.pairs_at_once(len(clients))
         best: tuple[dict[str, float], set[str]] = {}, set()
         for _ in range(MOST_PROBES):
             found = probe(clients, addresses, packets=packets, at_once=at_once)
+            if not found[0] or link_mismatch(spec, *found) is None:
+                return found
             best = max(best, found, key=lambda each: each[0].get("rate_mbit", 0.0))
-            if not best[0] or link_mismatch(spec, *best) is None:
-                break
         return best
 
     def clear(self, clients: Clients) -> None:
         self._shaper.clear({name: client for name, client in clients.items() if client.lost is None})
+
+
+def _with_congestion(done_by: Mapping[str, str], used: Collection[str]) -> dict[str, str]:
+    """Also says what TCP used where nothing set it, as the probe saw it."""
+    seen = {CONGESTION: f"{' and '.join(sorted(used))} {AS_PROBED}"} if used else {}
+    return {**done_by, **({} if done_by.get(CONGESTION, "").endswith(BY_ROUTE) else seen)}
 
 
 def link_mismatch(spec: RunSpec, measured: Mapping[str, float], congestion: Collection[str] = ()) -> str | None:
@@ -158,6 +169,11 @@ def link_mismatch(spec: RunSpec, measured: Mapping[str, float], congestion: Coll
     condition = spec.network
     if condition.congestion and congestion and set(congestion) != {condition.congestion}:
         return f"TCP uses {' and '.join(sorted(congestion))} instead of {condition.congestion}"
+    return _wrong_rate(spec, measured) or _wrong_loss(condition, measured) or _wrong_delay(condition, measured)
+
+
+def _wrong_rate(spec: RunSpec, measured: Mapping[str, float]) -> str | None:
+    condition = spec.network
     wanted = condition.rate_mbit or float(spec.setting.link_mbit or 0)
     rate = measured.get("rate_mbit")
     if not wanted or rate is None:
@@ -166,6 +182,27 @@ def link_mismatch(spec: RunSpec, measured: Mapping[str, float], congestion: Coll
     if slow or rate > TOO_MUCH * wanted:
         return f"links carry {rate:.0f} Mbit/s instead of {wanted:g}"
     return None
+
+
+def _wrong_loss(condition: NetworkCondition, measured: Mapping[str, float]) -> str | None:
+    """A small loss of few datagrams may be missing by chance."""
+    loss_pct, count = measured.get("loss_pct"), measured.get("probed_packets")
+    if loss_pct is None or not count:
+        return None
+    wanted = condition.loss_pct
+    chance_pct = CHANCE * math.sqrt(wanted * (100 - wanted) / count)
+    if wanted - chance_pct <= loss_pct <= wanted + chance_pct + BUSY_LOSS_PCT:
+        return None
+    return f"links lose {loss_pct:.3g} % of the packets instead of {wanted:g} %"
+
+
+def _wrong_delay(condition: NetworkCondition, measured: Mapping[str, float]) -> str | None:
+    wanted_ms, round_trip_ms = 2 * condition.delay_ms, measured.get("rtt_ms")
+    if not wanted_ms or round_trip_ms is None:
+        return None
+    if LEAST_DELAY * wanted_ms <= round_trip_ms <= wanted_ms + max(MOST_BEYOND_MS, condition.delay_ms):
+        return None
+    return f"a round trip takes {round_trip_ms:.3g} ms instead of {wanted_ms:g} ms"
 
 
 def probe(
@@ -244,11 +281,11 @@ class TcShaper(Shaper):
             )
         ways = self._set_qdisc(condition, nic, client)
         if condition.congestion is not None:
-            ways["congestion"] = self._set_congestion(condition.congestion, nic, client)
+            ways[CONGESTION] = self._set_congestion(condition.congestion, nic, client)
         return ways
 
     def _set_qdisc(self, condition: NetworkCondition, nic: str, client: AgentClient) -> dict[str, str]:
-        parts = [part for part in condition.parts if part != "congestion"]
+        parts = [part for part in condition.parts if part != CONGESTION]
         if not parts:
             return {}
         tc = [*_rights(client), "tc", "qdisc"]
@@ -286,7 +323,7 @@ class TcShaper(Shaper):
                     f"{client.name}: cannot use {congestion} on {nic} ({' '.join(done.stderr.split())}); it needs "
                     f"ip as root or by `sudo -n ip`, and the kernel's module tcp_{congestion}"
                 )
-        return f"{congestion} by route"
+        return f"{congestion} {BY_ROUTE}"
 
 
 def _rights(client: AgentClient) -> list[str]:

@@ -149,10 +149,11 @@ def _check(request: Request, name: str, placed: Sequence[PlacedTask]) -> None:
     framework = FRAMEWORKS[request.spec.workload.framework]
     backend = BACKENDS[request.spec.workload.backend]
     needed = ("driple", *framework.packages, *backend.packages)
-    if not spec.image and not (info.python and all(info.python.packages.get(package) for package in needed)):
+    absent = [package for package in needed if not (info.python and info.python.packages.get(package))]
+    if not spec.image and absent:
         client.info = None
         extras = ",".join(filter(None, (framework.extra, backend.extra)))
-        lacks = info.python_error or f"it needs {', '.join(needed)}, and not all are installed for it"
+        lacks = info.python_error or f"it needs {', '.join(needed)}, and has no {', '.join(absent)}"
         recipe = f" (and {', '.join(backend.packages)} as in {backend.recipe})" if backend.recipe else ""
         raise HostError(
             f"{name}: {spec.python} cannot train: {lacks}; install driple[{extras}]{recipe} there, or name another "

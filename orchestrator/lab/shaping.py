@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from driple.contracts.manifest import BY_ROUTE
 from driple.contracts.run_spec import NetworkCondition
 from driple.orchestrator.lab import linux_calls, tools
 from driple.orchestrator.lab.bridges import Network
@@ -193,4 +194,4 @@ class Shaper:
             )
         made = {part: "netem" if netem else WITHOUT_NETEM.get(part, "") for part in shape.parts}
         congestion = self._congestion(shape)
-        return {**made, **how, "congestion": "of the kernel" if congestion is None else f"{congestion} by route"}
+        return {**made, **how, "congestion": "of the kernel" if congestion is None else f"{congestion} {BY_ROUTE}"}

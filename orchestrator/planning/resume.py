@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from driple.contracts.errors import BadInput
-from driple.contracts.formats.dataset import dataset_path
+from driple.contracts.formats.dataset import BACKGROUND_LOAD_FLAG, OTHER_NETWORK_FLAGS, dataset_path
 from driple.contracts.manifest import LOCAL, SIMULATED, is_sealed
 from driple.contracts.run_dir import RunPaths
 from driple.contracts.setting import Setting
 
-FOREIGN_LOAD = "foreign_load"  # flag of a row whose machine had other load (pipeline/traces/background_load.py)
+_SPOILING = {BACKGROUND_LOAD_FLAG, *OTHER_NETWORK_FLAGS}
 
 
 def sealed_runs(output: Path, experiment: str, run_ids: Iterable[str], *, any_network: bool = False) -> frozenset[str]:
@@ -36,7 +36,7 @@ def measured_runs(
 ) -> frozenset[str]:
     """The identities with rows in a dataset, even if their traces were deleted.
 
-    A run is measured again if the machine had other load, or if its network was not as the setting says. Simulated
+    A run is measured again if the machine had other load, or if its network or share was not as it asks. Simulated
     rows do not count for measured runs, nor the other way round.
 
     Raises:
@@ -53,7 +53,7 @@ def measured_runs(
         for run_id, flags, host_kind in _rows(path):
             if (host_kind == SIMULATED) != simulated:
                 continue
-            bad = FOREIGN_LOAD in (flags or ()) or (host_kind == LOCAL and not one_machine)
+            bad = not _SPOILING.isdisjoint(flags or ()) or (host_kind == LOCAL and not one_machine)
             (spoilt if bad else there).add(run_id)
     return frozenset(run_ids) & (there - spoilt)
 

@@ -35,7 +35,7 @@ FIRST_PORT = 20000
 
 def check_runs(runs: Sequence[PlannedRun]) -> None:
     """Raises BadInput if a setting of these runs cannot be simulated, before anything is started."""
-    asked = dict.fromkeys((str(run.spec.setting), run.spec.workload.topology) for run in runs)
+    asked = dict.fromkeys((str(run.spec.setting), run.spec.workload.path) for run in runs)
     if not asked:
         return
     process = SimulatorProcess()

@@ -138,7 +138,9 @@ def build_dataset(
         changed = []
         for copies in found:
             state, key = states[copies[0].dataset], copies[0].run_id
-            wanted = [run for run in copies if include_loopback or run.other_network is None]
+            regular = [run for run in copies if run.other_network is None]
+            others = [run for run in copies if run.other_network is not None]
+            wanted = [*regular, *(others if include_loopback else ())]  # another network never replaces the right one
             result.set_aside += [
                 LeftOut(str(run.folder), network_reason(run.other_network)) for run in copies if run not in wanted
             ]
@@ -296,7 +298,7 @@ def _compute(
             result.computed += 1
             others = copies[1:]
             if _absorb(copies, outcome, state, result):
-                _leave_copies(copies, "which is used: it started later, or has the later name", result)
+                _leave_copies(copies, "which is used: the right network, a later start or a later name", result)
             elif others and not rebuild and _unchanged(state.runs.get(others[0].run_id), others[0]):
                 _leave_copies(others, UP_TO_DATE, result)
             elif others:

@@ -1,29 +1,27 @@
-"""The traffic of pcap files: one file, a folder with a file for each worker, or the layout of the published study.
-
-The study names its folders framework-model-optimizer-batchsize-backend-loss(-topology), with one capture for each
-worker in each folder.
-"""
+"""The traffic of pcap files: one file, a folder with a file for each worker, or the layout of the published study."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from driple.contracts.errors import BadInput
 from driple.pipeline.readers.pcap import is_capture, read_pcap
-from driple.pipeline.traffic.packet_columns import Flow, Packets, join
+from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Packets, join
 from driple.pipeline.traffic.packet_events import packet_events
-from driple.pipeline.traffic.traffic_events import BINS_S, MOST_BINS
+from driple.pipeline.traffic.study_layout import HISTORY, addresses_of, expected_bytes, read_history, study_kind
+from driple.pipeline.traffic.traffic_events import BINS_S, MOST_BINS, OTHER
 from driple.pipeline.traffic.traffic_job import PACKETS, JobKind, TrafficJob
 
 _SUFFIXES = (".pcap", ".pcapng", ".cap")
 _YEAR_S = 365.25 * 86400
-_WEIGHTS_MB = {"mobilenetv2": 8.95, "densenet201": 72.45, "resnet50": 94.22, "resnet101": 170.29}
-"""Weights of the study's models in its variant for CIFAR-10 (10 classes)."""
+FIRST_WORKER = "worker:0"
+"""Where its address is not known."""
 
 
 def captures_of(path: Path) -> list[Path]:
@@ -37,28 +35,39 @@ def captures_of(path: Path) -> list[Path]:
 
 def capture_job(name: str, path: Path, files: Sequence[Path]) -> TrafficJob:
     """One job from its captures; those that cannot be used are set aside. Raises BadInput if none can."""
-    parts: list[Packets] = []
+    found: dict[Path, Packets] = {}
     aside: list[tuple[Path, str]] = []
     for file in files:
         try:
-            parts.append(_checked(file, read_pcap(file)))
+            found[file] = _checked(file, read_pcap(file))
         except BadInput as error:
             if len(files) == 1:
                 raise
             aside.append((file, str(error).removeprefix(f"{file}: ")))
-    if not parts:
+    if not found:
         raise BadInput(f"{aside[0][0]}: {aside[0][1]} (and {len(aside) - 1} more cannot be used)")
-    packets = _checked(path, join(_with_directions(parts)))
-    origin_ns = int(packets.t_ns[0])
+    packets = _checked(path, join(_with_directions(list(found.values()))))
+    origin_ns, last_ns = int(packets.t_ns[0]), int(packets.t_ns[-1])
+    kind = study_kind(name, len(files)) if path.is_dir() else JobKind()
+    addresses = addresses_of(found) if kind.framework else {}
+    trained = _trained(path, addresses, origin_ns, last_ns) if kind.framework else {}
+    notes = (*packets.notes, *trained.pop("notes", ()))
+
+    def name_of(end: Endpoint) -> str:
+        return end.address or OTHER
+
     return TrafficJob(
         name=name,
         path=path,
         source=PACKETS,
-        kind=study_kind(path.name, len(files)) if path.is_dir() else JobKind(),
-        events=packet_events(packets, lambda end: end.address or "other", origin_ns),
+        kind=kind,
+        events=packet_events(packets, name_of, origin_ns),
         packets=packets,
-        notes=packets.notes,
+        payload=packet_events(packets, name_of, origin_ns, payload=True) if "steps" in trained else None,
+        expected=expected_bytes(kind, addresses),
+        notes=notes,
         set_aside=tuple(aside),
+        **trained,
     )
 
 
@@ -70,28 +79,26 @@ def _checked(path: Path, packets: Packets) -> Packets:
     return packets
 
 
-def study_kind(folder: str, workers: int) -> JobKind:
-    """The workload in the name of a folder of the study; nothing of another name."""
-    parts = folder.split("-")
-    if len(parts) < 6:
-        return JobKind()
-    framework, model, optimiser, batch, backend, loss, *topology = parts
-    try:
-        batch_size, loss_pct = int(batch), float(loss)
-    except ValueError:
-        return JobKind()
-    weights_mb = _WEIGHTS_MB.get(model)
-    return JobKind(
-        framework=framework,
-        backend=backend,
-        model=model,
-        optimiser=optimiser,
-        batch_size=batch_size,
-        topology=(topology[0] if topology else "ring").lower(),
-        loss_pct=loss_pct,
-        workers=workers,
-        gradient_bytes=None if weights_mb is None else weights_mb * 1e6,
-    )
+def _trained(folder: Path, addresses: Mapping[int, str], origin_ns: int, last_ns: int) -> dict[str, Any]:
+    """What the training log of the study says of a job: steps, measured part, accuracy. Empty without steps in it."""
+    history = read_history(folder)
+    if history is None:
+        return {}
+    inside = (history.end_ns >= origin_ns) & (history.end_ns <= last_ns)
+    if inside.sum() < 2:
+        return {"notes": (f"{HISTORY}: fewer than two of its steps are at the time of the captures",)}
+    from driple.pipeline.traces.align import Steps  # most captures have no log
+
+    end_s = (history.end_ns[inside] - origin_ns) / 1e9
+    steps = Steps(np.arange(1, len(end_s)), end_s[:-1], end_s[1:])
+    accuracy = np.array(history.accuracy)[inside]
+    known = np.isfinite(accuracy)
+    return {
+        "steps": {addresses.get(0, FIRST_WORKER): steps},
+        "window": steps.window,
+        "learned": list(zip(end_s[known].tolist(), accuracy[known].tolist(), strict=True)),
+        "learned_what": "accuracy",
+    }
 
 
 def _with_directions(parts: Sequence[Packets]) -> list[Packets]:

@@ -35,7 +35,7 @@ def find_jobs(paths: Sequence[Path], progress: Callable[[str, int, int], None] =
     Raises:
         BadInput: there is no job, the only one cannot be read, or some are simulated and others measured.
     """
-    places = [place for path in paths for place in _places(path)]
+    places = list(dict.fromkeys(place for path in paths for place in _readable_places(path)))
     jobs: list[TrafficJob] = []
     aside: list[tuple[Path, str]] = []
     for number, place in enumerate(places):
@@ -71,7 +71,15 @@ def _same_provenance(jobs: Sequence[TrafficJob]) -> None:
 def _job(place: Path) -> TrafficJob:
     if place.is_dir() and not captures_of(place):
         return run_job(place)
-    return capture_job(place.name, place, captures_of(place))
+    name = place.name if place.name not in ("", "..") else place.resolve().name
+    return capture_job(name, place, captures_of(place))
+
+
+def _readable_places(path: Path) -> list[Path]:
+    try:
+        return _places(path)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror}") from None
 
 
 def _places(path: Path) -> list[Path]:

@@ -25,7 +25,7 @@ from driple.pipeline.traces.load_run import Run, load_run, read_parquet
 from driple.pipeline.traffic.other_ends import other_ends
 from driple.pipeline.traffic.packet_columns import Endpoint, Packets, join
 from driple.pipeline.traffic.packet_events import PACKET_S, packet_events
-from driple.pipeline.traffic.traffic_events import OTHERS, Events, TaskFlow
+from driple.pipeline.traffic.traffic_events import OTHER, OTHERS, Events, TaskFlow
 from driple.pipeline.traffic.traffic_job import COUNTERS, PACKETS, JobKind, TrafficJob
 
 _LEARNED = ("accuracy", "loss")
@@ -60,6 +60,7 @@ def run_job(folder: Path) -> TrafficJob:
         provenance=SIMULATED if run.manifest.is_simulated else MEASURED,
         events=events,
         interface=_interface_events(run) if packets is None else None,
+        counted_again=_sent_again(tables.values()) if packets is None else None,
         packets=packets,
         payload=None if packets is None else packet_events(packets, names.task, run.origin_ns, payload=True),
         steps={task: trace.steps for task, trace in run.tasks.items() if trace.steps is not None},
@@ -89,7 +90,7 @@ class _Endpoints:
 
     def task(self, end: Endpoint) -> str:
         """The task, or the address of an endpoint that belongs to none."""
-        return self._names.get(end) or self._only.get(end.address) or end.address or "other"
+        return self._names.get(end) or self._only.get(end.address) or end.address or OTHER
 
 
 def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]]:
@@ -114,16 +115,15 @@ def _packets(paths: RunPaths, run: Run) -> tuple[Packets | None, tuple[str, ...]
 def _kind(run: Run, paths: RunPaths) -> JobKind:
     spec = run.manifest.run
     workload = spec.workload
-    topology = workload.topology if workload.strategy == "allreduce" else workload.strategy
     return JobKind(
         framework=workload.framework,
         backend=workload.backend,
         model=workload.model,
         optimiser=workload.optimiser,
         batch_size=workload.batch_size,
-        topology=topology,
+        topology=workload.path,
         loss_pct=spec.network.loss_pct,
-        congestion=_congestion(run),
+        congestion=run.manifest.congestion,
         workers=spec.setting.workers,
         servers=spec.setting.servers,
         gradient_bytes=_gradient_bytes(run, paths),
@@ -155,12 +155,7 @@ def _expected(run: Run, paths: RunPaths, gradient_bytes: float | None) -> dict[s
     return {task: StepBytes(sent(traffic, task), received(traffic, task)) for task in spec.setting.tasks}
 
 
-def _congestion(run: Run) -> str | None:
-    """What was used: of a lab also where nothing was asked for."""
-    used, _, how = run.manifest.network_done_by.get("congestion", "").partition(" ")
-    return used if how == "by route" else run.manifest.run.network.congestion
-
-
+_SENT_AGAIN = "retransmits"
 _TABLE = ("t_mono_ns", "flow", "local_address", "local_port", "remote_address", "remote_port", "of_task", "bytes_acked")
 
 
@@ -170,13 +165,26 @@ def _flow_table(paths: RunPaths, run: Run, task: str) -> dict[str, Any]:
     missing = [name for name in _TABLE if name not in table.column_names]
     if missing:
         raise CorruptRun(f"{paths.flows(task)}: no column {missing[0]!r}")
-    found = {name: table.column(name).to_numpy(zero_copy_only=False) for name in _TABLE}
+    names = [*_TABLE, *({_SENT_AGAIN} & {*table.column_names})]
+    found = {name: table.column(name).to_numpy(zero_copy_only=False) for name in names}
     said = found["of_task"] == 1
     own = np.isin(found["flow"], found["flow"][said])
     found = {name: values[own] for name, values in found.items()}
     clock = run.manifest.clocks[run.tasks[task].host]
     found["t_s"] = (to_controller_ns(clock, found["t_mono_ns"].astype(np.int64)) - run.origin_ns) / 1e9
     return found
+
+
+def _sent_again(tables: Iterable[Mapping[str, Any]]) -> int | None:
+    """Segments that the flows sent again; None if no table counts them. As bytes: from the value of the first look."""
+    counted = [table for table in tables if _SENT_AGAIN in table and len(table["flow"])]
+    total = 0
+    for table in counted:
+        again, begin = np.nan_to_num(table[_SENT_AGAIN].astype(float)), table["t_s"].min()
+        for cookie in np.unique(table["flow"]):
+            own = table["flow"] == cookie
+            total += int(again[own].max() - (again[own][0] if table["t_s"][own][0] == begin else 0))
+    return total if counted else None
 
 
 def _counted(run: Run, tables: Mapping[str, Mapping[str, Any]], names: _Endpoints) -> tuple[Events, tuple[str, ...]]:

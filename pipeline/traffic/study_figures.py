@@ -69,7 +69,7 @@ def _several(groups: dict[Any, list[Row]], value: Callable[[Row], Any]) -> dict[
 
 def _volume(figure: Any, table: StudyTable) -> None:
     axis = figure.add_subplot()
-    rows = _of(table, "model", "variant", "sent_gb")
+    rows = _by_variant(table, "sent_gb")
     _bars(axis, rows, "GB sent")
     sizes = {model: mb for model, mb in _of(table, "model", "model_mb") if mb is not None}
     models = sorted({str(row[0]) for row in rows})
@@ -77,6 +77,12 @@ def _volume(figure: Any, table: StudyTable) -> None:
     line.plot(range(len(models)), [sizes.get(model, np.nan) for model in models], "k.-", label="model")
     line.set_ylabel("MB of gradients")
     line.set_ylim(bottom=0)
+
+
+def _by_variant(table: StudyTable, column: str) -> list[Row]:
+    """Model, variant with its topology, and a value."""
+    rows = _of(table, "model", "variant", "topology", column)
+    return [(model, " ".join(filter(None, kind)), value) for model, *kind, value in rows]
 
 
 def _bars(axis: Any, rows: Sequence[Row], label: str) -> None:
@@ -130,7 +136,7 @@ def _matrices(figure: Any, table: StudyTable) -> None:
 
 
 def _counts(figure: Any, table: StudyTable) -> None:
-    _bars(figure.add_subplot(), _of(table, "model", "variant", "flows"), "flows")
+    _bars(figure.add_subplot(), _by_variant(table, "flows"), "flows")
 
 
 def _load(figure: Any, table: StudyTable) -> None:
@@ -220,6 +226,27 @@ def _cdf(figure: Any, table: StudyTable) -> None:
     axis.legend(fontsize="x-small")
 
 
+def _intervals(value: str, low: str, high: str, label: str, *names: str) -> Callable[[Any, StudyTable], None]:
+    """A line for each row: its value with its interval. `names` are the columns that say what it is of."""
+
+    def draw(figure: Any, table: StudyTable) -> None:
+        rows = _of(table, value, low, high, *names)
+        figure.set_size_inches(9, 1.2 + 0.22 * len(rows))
+        axis = figure.add_subplot()
+        for place, (middle, least, most) in enumerate(row[:3] for row in rows):
+            axis.plot([least, most], [place, place], "-", color="C0")
+            axis.plot([middle], [place], "o", color="C0", markersize=4)
+            axis.annotate(f"{middle:.4g}", (most, place), xytext=(4, -3), textcoords="offset points", fontsize=6)
+        texts = [" ".join(str(part) for part in kind if part is not None) for _, _, _, *kind in rows]
+        axis.set_yticks(range(len(rows)), texts, fontsize="x-small")
+        axis.invert_yaxis()
+        axis.axvline(0, color="grey", linewidth=0.5)
+        axis.set_xlabel(label)
+
+    return draw
+
+
+_MEANS = ("mean_mbit", "low_mbit", "high_mbit", "Mbit/s")
 _FIGURES: dict[str, Callable[[Any, StudyTable], None]] = {
     "flows": _cdf,
     "fig3-volume": _volume,
@@ -237,4 +264,7 @@ _FIGURES: dict[str, Callable[[Any, StudyTable], None]] = {
         y_label="relative duration",
         by_job=False,
     ),
+    "table1-throughput": _intervals(*_MEANS, "model", "variant", "topology", "batch_size", "loss_pct"),
+    "table2-throughput": _intervals(*_MEANS, "model", "framework", "backend", "topology", "batch_size", "loss_pct"),
+    "regression": _intervals("value", "low", "high", "MB, per unit of the attribute", "coefficient"),
 }

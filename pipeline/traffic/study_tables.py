@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import joined_provenance
-from driple.pipeline.traffic.study_statistics import by_batch, by_variant, regression
+from driple.pipeline.traffic.study_statistics import COARSE_S, by_backend, by_variant, regression
 from driple.pipeline.traffic.study_table import Jobs, Row, StudyTable
 from driple.pipeline.traffic.traffic_events import BINS_S, PIECE_S, Events, TaskFlow, flow_size_cdf
 from driple.pipeline.traffic.traffic_job import TrafficJob
@@ -25,11 +24,11 @@ FEWEST_PIECES = 20
 _NEARLY = 1.2  # a sampler at 100 Hz has some periods that are a little longer than 10 ms
 
 
-def study_tables(jobs: Jobs) -> list[StudyTable]:
-    """All tables that have rows."""
+def study_tables(jobs: Jobs, bins_s: Sequence[float] = (COARSE_S,)) -> list[StudyTable]:
+    """All tables that have rows; `bins_s` are those of the table of throughput."""
     provenance = joined_provenance(job.provenance for job in jobs)
     found = (replace(make(jobs), provenance=provenance) for make in _TABLES)
-    return [table for table in found if table.rows]
+    return [table for table in (*found, throughput(jobs, bins_s)) if table.rows]
 
 
 def _volumes(jobs: Jobs) -> StudyTable:
@@ -202,18 +201,22 @@ def _bursts(jobs: Jobs) -> StudyTable:
     return StudyTable("burstiness", "Peak-to-mean of the total by size of bin", columns, tuple(rows))
 
 
-def _throughput(jobs: Jobs) -> StudyTable:
+def throughput(jobs: Jobs, bins_s: Sequence[float]) -> StudyTable:
+    """Throughput of all tasks together (without names of tasks) and of each pair, in bins of these sizes."""
     rows: list[Row] = []
     for job in jobs:
-        start_s, end_s = job.best.span
-        for bin_s in (max(FINE_S, job.best.resolution_s), 1.0):
-            try:
-                rates = job.best.throughput(bin_s, start_s, end_s + bin_s)
-            except BadInput as error:
-                raise BadInput(f"{job.path}: {error}") from None
-            rows += [(job.name, bin_s, start_s + i * bin_s, float(rate)) for i, rate in enumerate(rates)]
-    columns = ("job", "bin_s", "start_s", "bytes_per_s")
-    return StudyTable("throughput", "Total throughput", columns, tuple(rows))
+        start_s = min((float(events.t_s[0]) for events in (job.best, job.events) if len(events.t_s)), default=0.0)
+        for bin_s in bins_s:
+            for events, by_pair in ((job.best, False), (job.events, True)):
+                if len(events.t_s) and events.resolution_s <= bin_s * _NEARLY:
+                    pairs = events.pairs if by_pair else [(None, None)]
+                    filled = events.filled_bins(bin_s, start_s, by_pair=by_pair)
+                    rows += [
+                        (job.name, bin_s, *pairs[pair], start_s + number * bin_s, count / bin_s)
+                        for pair, number, count in zip(*(part.tolist() for part in filled), strict=True)
+                    ]
+    columns = ("job", "bin_s", "source", "destination", "start_s", "bytes_per_s")
+    return StudyTable("throughput", "Throughput in bins in which something was sent", columns, tuple(rows))
 
 
 def _step_bytes(jobs: Jobs) -> StudyTable:
@@ -234,7 +237,7 @@ def _mb(job: TrafficJob) -> float | None:
 
 
 _TABLES: tuple[Callable[[Jobs], StudyTable], ...] = (
-    *(_volumes, _step_bytes, _flows, _bursts, _throughput),
+    *(_volumes, _step_bytes, _flows, _bursts),
     *(_model_volume, _matrix, _flow_counts, _load, _pairs, _learned, _batches, _loss),
-    *(by_variant, by_batch, regression),
+    *(by_variant, by_backend, regression),
 )

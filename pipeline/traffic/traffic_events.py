@@ -24,6 +24,8 @@ MOST_BINS = 50_000_000
 
 OTHERS = "others"
 """Where the bytes of an interface went, whose counters do not say it."""
+OTHER = "other"
+"""The end of a flow without an address, such as ARP."""
 
 
 class TaskFlow(NamedTuple):
@@ -122,6 +124,16 @@ class Events:
         place = np.where(position < 0, -1, self._pair * count + position)
         sums = _sums(place, self.bytes, count * len(self.pairs))
         return dict(zip(self.pairs, sums.reshape(len(self.pairs), count) / bin_s, strict=True))
+
+    def filled_bins(self, bin_s: float, start_s: float, *, by_pair: bool) -> tuple[Any, Any, Any]:
+        """Pair (0 for all together), bin and bytes of the bins since `start_s` in which something was sent.
+
+        However long the record is: only bins with events take memory.
+        """
+        place = np.rint((self.t_s - start_s) * 1e9).astype(np.int64) // round(bin_s * 1e9)
+        count = int(place.max(initial=0)) + 1
+        used, position = np.unique(self._pair * count + place if by_pair else place, return_inverse=True)
+        return used // count, used % count, _sums(position, self.bytes, len(used))
 
     def peak_to_mean(self, bin_s: float) -> float | None:
         """How bursty the total is: its greatest bin divided by its mean; None without events or resolution."""

@@ -62,6 +62,8 @@ class TrafficJob:
     """`measured` or `simulated`."""
     interface: Events | None = None
     """With counters: bytes that interfaces sent, at the sampling rate, without pairs."""
+    counted_again: int | None = None
+    """With counters: segments that the kernel sent again; None if unknown."""
     packets: Packets | None = field(default=None, repr=False)
     """Of all hosts, as captured."""
     payload: Events | None = None
@@ -176,7 +178,7 @@ class TrafficJob:
                 }
                 for row in self.events.flow_facts()
             ],
-            "retransmitted_segments": None if again is None else again.segments,
+            "retransmitted_segments": self.counted_again if again is None else again.segments,
             "retransmitted_share": None if again is None else again.share,
             "lost_share": None if lost is None else lost.share,
             "sent_per_step": self.sent_per_step(),

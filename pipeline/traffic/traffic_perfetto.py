@@ -16,6 +16,7 @@ from driple.contracts.formats.dataset import is_simulated
 from driple.contracts.run_dir import replacing
 from driple.pipeline.bursts.burst_metrics import analyse
 from driple.pipeline.bursts.task_metrics import resource_series, step_time_s
+from driple.pipeline.traffic.traffic_events import FlowFacts
 from driple.pipeline.traffic.traffic_job import TrafficJob
 
 _BIN_S = 0.01
@@ -39,14 +40,18 @@ def traffic_events(job: TrafficJob) -> list[dict[str, Any]]:
     found = [_named(number, name + simulated) for number, name in processes]
     start_s, end_s = job.best.span
     bin_s = max(_BIN_S, job.best.resolution_s)
-    for (source, destination), rate in job.best.pair_throughput(bin_s, start_s, end_s + bin_s).items():
+    try:
+        rates = job.best.pair_throughput(bin_s, start_s, end_s + bin_s)
+    except BadInput as error:
+        raise BadInput(f"{job.path}: {error}") from None
+    for (source, destination), rate in rates.items():
         name = f"{source} > {destination}"
         changed = np.flatnonzero(np.r_[True, rate[1:] != rate[:-1]])
         found += [
             {"ph": "C", "pid": _PAIRS, "name": name, "ts": _us(start_s + i * bin_s), "args": {"MB/s": rate[i] / 1e6}}
             for i in changed.tolist()
         ]
-    for tid, row in enumerate(job.events.flow_facts()[:_MOST_FLOWS], start=1):
+    for tid, row in enumerate(_largest_flows(job), start=1):
         flow = row.flow
         ends = f"{flow.source_task}:{flow.source.port} > {flow.destination_task}:{flow.destination.port}"
         found.append(_named(_FLOWS, ends, tid))
@@ -56,6 +61,13 @@ def traffic_events(job: TrafficJob) -> list[dict[str, Any]]:
         rows = zip(steps.step.tolist(), steps.start_s.tolist(), steps.end_s.tolist(), strict=True)
         found += [_slice(_TASKS, tid, f"step {step}", start, end, {}) for step, start, end in rows]
     return found + _bursts(job, first=len(job.steps) + 1)
+
+
+def _largest_flows(job: TrafficJob) -> list[FlowFacts]:
+    """At most _MOST_FLOWS, in the order of their beginnings: a viewer shows each on a line of its own."""
+    rows = job.events.flow_facts()
+    kept = set(sorted(range(len(rows)), key=lambda place: -rows[place].bytes)[:_MOST_FLOWS])
+    return [row for place, row in enumerate(rows) if place in kept]
 
 
 def _bursts(job: TrafficJob, first: int) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ class Link:
     host: str
     """Its address."""
     interface: str
+    start_s: float = 60.0
+    """How long the workers may take to find each other."""
 
 
 class Pending(Protocol):
@@ -30,8 +32,12 @@ class Pending(Protocol):
 class Messages(ABC):
     """Tagged messages between the workers of a job. Tensors are dense, on the CPU, and belong to it until `wait`."""
 
+    name: str
+    """The backend that it is."""
     rank: int
     workers: int
+    most_tag: int = (1 << 30) - 1
+    """Tags are from 0 to this."""
     versions: Mapping[str, str] = MappingProxyType({})
     """Of libraries besides the framework."""
 
@@ -49,6 +55,9 @@ class Messages(ABC):
 
 class Collective(ABC):
     """Sums a buffer over all workers. All of them call it in the same order with equal sizes."""
+
+    name: str
+    """The topology that it has."""
 
     @abstractmethod
     def all_reduce(self, flat: torch.Tensor) -> None:

@@ -15,7 +15,6 @@ from driple.contracts.traffic_formulas import ROOT, Tree
 from driple.workloads.collectives.base import Collective, Messages, Pending
 
 CHUNK_BYTES = 1 << 20
-TAGS = 1 << 30
 
 
 @dataclass
@@ -31,7 +30,8 @@ class _Chunk:
 class Forest(Collective):
     """All-reduce over one or several trees."""
 
-    def __init__(self, messages: Messages, trees: Sequence[Tree]) -> None:
+    def __init__(self, messages: Messages, trees: Sequence[Tree], name: str) -> None:
+        self.name = name
         self._messages = messages
         self._trees = trees
         self._tag = 0
@@ -56,7 +56,7 @@ class Forest(Collective):
     def _begin(self, number: int, data: torch.Tensor) -> _Chunk:
         tree = self._trees[number % len(self._trees)]
         children = [child for child, parent in enumerate(tree) if parent == self._messages.rank]
-        self._tag = (self._tag + 1) % TAGS
+        self._tag = self._tag + 1 if self._tag < self._messages.most_tag else 0
         boxes = [torch.empty_like(data) for _ in children]
         coming = [
             (box, self._messages.receive(box, child, self._tag)) for box, child in zip(boxes, children, strict=True)

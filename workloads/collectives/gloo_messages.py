@@ -5,11 +5,14 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from driple.contracts.strategy import GLOO
 from driple.workloads.collectives.base import Messages, Pending
 
 
 class GlooMessages(Messages):
     """The default process group, which must be one of gloo: others have no tags."""
+
+    name = GLOO
 
     def __init__(self) -> None:
         self.rank = dist.get_rank()

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from driple.contracts.errors import RunFailed
+from driple.contracts.strategy import MPI
 from driple.workloads.collectives import process_manager
 from driple.workloads.collectives.base import Link, Messages, Pending
 from driple.workloads.collectives.mpi_variables import set_variables
@@ -20,27 +21,30 @@ from driple.workloads.collectives.mpi_variables import set_variables
 class MpiMessages(Messages):
     """All workers as one MPI world, over TCP on the interface of the process group."""
 
+    name = MPI
+
     def __init__(self, link: Link) -> None:
         """Starts MPI. Needs the process group, by which worker 0 says where its process manager is."""
         self.rank = dist.get_rank()
         self.workers = dist.get_world_size()
         where = [""]
         if self.rank == 0:
-            where[0], self._process_manager = process_manager.start(link.host, self.workers)
+            where[0], self._process_manager = process_manager.start(link.host, self.workers, link.start_s)
         dist.broadcast_object_list(where, src=0)
         set_variables(where[0], self.rank, link.interface)
         try:
-            from mpi4py import MPI  # starts MPI
+            from mpi4py import MPI as mpi  # starts MPI
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise RunFailed(f"backend mpi: mpi4py: {reason}; install driple[mpi] on this host") from None
 
-        library = " ".join(MPI.Get_library_version().split()[:3]).replace("Version: ", "")
-        if MPI.COMM_WORLD.size != self.workers:
+        library = " ".join(mpi.Get_library_version().split()[:3]).replace("Version: ", "")
+        if mpi.COMM_WORLD.size != self.workers:
             raise RunFailed(f"backend mpi needs MPICH, and mpi4py found {library}; install driple[mpi] on this host")
         self.versions = {"mpi": library}
-        self._world: Any = MPI.COMM_WORLD
-        self._in_place = MPI.IN_PLACE
+        self._world: Any = mpi.COMM_WORLD
+        self._in_place = mpi.IN_PLACE
+        self.most_tag = int(self._world.Get_attr(mpi.TAG_UB))
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Pending:
         return _Request(self._world.Isend(tensor.numpy(), to, tag))

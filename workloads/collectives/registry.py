@@ -16,16 +16,22 @@ from driple.workloads.collectives.mpi_messages import MpiMessages
 from driple.workloads.collectives.ring import Ring
 
 MESSAGES: dict[str, Callable[[Link], Messages]] = {names.GLOO: lambda link: GlooMessages(), names.MPI: MpiMessages}
-Maker = Callable[[Messages, Sequence[int]], Collective]
-COLLECTIVES: dict[str, Maker] = {
-    names.RING: lambda messages, machines: Ring(messages),
-    **{
-        topology: lambda messages, machines, topology=topology: Forest(messages, trees(topology, machines))  # type: ignore[misc]
-        for topology in (names.STAR, names.TREE, names.BINARY_TREE_STAR, names.CLIQUE)
-    },
+
+
+def _ring(topology: str, messages: Messages, machines: Sequence[int]) -> Collective:
+    return Ring(messages)
+
+
+def _forest(topology: str, messages: Messages, machines: Sequence[int]) -> Collective:
+    return Forest(messages, trees(topology, machines), topology)
+
+
+COLLECTIVES: dict[str, Callable[[str, Messages, Sequence[int]], Collective]] = {
+    names.RING: _ring,
+    **dict.fromkeys((names.STAR, names.TREE, names.BINARY_TREE_STAR, names.CLIQUE), _forest),
 }
 
 
 def collective(topology: str, messages: Messages, machines: Sequence[int]) -> Collective:
     """The all-reduce of a topology, for workers on these machines."""
-    return COLLECTIVES[topology](messages, machines)
+    return COLLECTIVES[topology](topology, messages, machines)

@@ -50,8 +50,9 @@ class TrainingFramework(ABC):
         """Whether an input image could not be decoded."""
 
     def is_of_library(self, error: Exception) -> bool:
-        """Whether a library that trains in place of the framework raised it: it does so if a peer is lost."""
-        return type(error).__module__.partition(".")[0] in {backend.library for backend in BACKENDS.values()}
+        """Whether a library that carries tensors between tasks raised it: it does so if a peer is lost."""
+        libraries = {module for backend in BACKENDS.values() for module in backend.packages}
+        return type(error).__module__.partition(".")[0] in libraries
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, MemoryError)

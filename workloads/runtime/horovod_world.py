@@ -79,7 +79,8 @@ class HorovodWorld:
     def _serve_mpi(self, workers: int) -> str:
         from driple.workloads.collectives import process_manager
 
-        where, self._process_manager = process_manager.start(self._gathering.host, workers)
+        limit_s = self._task.job.start_timeout_s
+        where, self._process_manager = process_manager.start(self._gathering.host, workers, limit_s)
         return where
 
     def _set_gloo_variables(self, port: int, workers: int) -> None:

@@ -20,7 +20,7 @@ from driple.contracts.errors import RunFailed
 from driple.contracts.formats.task_files import LOST_PEER
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.setting import CPU
-from driple.contracts.strategy import GRPC, NCCL
+from driple.contracts.strategy import GRPC, NCCL, RING
 from driple.workloads.runtime.gathering import LINGER_S
 from driple.workloads.runtime.task_output import TaskOutput
 from driple.workloads.runtime.watchdog import PEER_LOSS_S, Peers, Watchdog, gave_up
@@ -85,7 +85,7 @@ def _train(
     with strategy.scope():
         step_op = _step_function(job, index, strategy, timed)
     _barrier(strategy)
-    output.ready(tensorflow=tf.__version__, backend=job.run.workload.backend, topology=job.run.workload.topology)
+    output.ready(tensorflow=tf.__version__, backend=_carrier(job, strategy), topology=RING)
     pace = Pace(job.run.measurement)
     done = 0
     while True:
@@ -213,6 +213,12 @@ def _step_function(job: JobSpec, index: int, strategy: Any, timed: bool) -> Any:
         return (*learned, votes)
 
     return step_function(job, index, step)
+
+
+def _carrier(job: JobSpec, strategy: Any) -> str:
+    """What carries the gradients: without GPUs TensorFlow takes gRPC, whatever it was asked for."""
+    on_gpus = all("GPU" in device for device in strategy.extended.worker_devices)
+    return job.run.workload.backend if on_gpus else GRPC
 
 
 def _barrier(strategy: Any) -> None:

@@ -15,7 +15,9 @@ class BucketHook:
     """Sums buckets of gradients in the order in which backward fills them, in a thread, so that backward goes on."""
 
     def __init__(self, collective: Collective, workers: int) -> None:
-        self._collective = collective
+        self.collective = collective
+        self.failure: Exception | None = None
+        """Why a sum failed. What DistributedDataParallel raises then does not name it."""
         self._workers = workers
         self._todo: queue.SimpleQueue[tuple[torch.Tensor, torch.futures.Future[torch.Tensor]]] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="all-reduce", daemon=True).start()
@@ -31,7 +33,8 @@ class BucketHook:
             try:
                 mean = gradients.div_(self._workers)
                 on_cpu = mean.cpu()  # messages are sent from there; on a CPU the same tensor
-                self._collective.all_reduce(on_cpu)
+                self.collective.all_reduce(on_cpu)
                 future.set_result(on_cpu.to(mean.device))
-            except Exception as error:  # raised again in the training thread
+            except Exception as error:
+                self.failure = error
                 future.set_exception(error)

@@ -28,16 +28,22 @@ def run(task: Task) -> None:
     meeting = Meeting(task)
     training = Training(job, task.index, meeting.device)
     messages = messages_of(job.run, meeting.link)
-    model = data_parallel(training, job.run, messages)
+    hook = hook_of(job.run, messages)
+    model = data_parallel(training, hook)
     meeting.begin()
     versions = {"torch": torch.__version__, **(messages.versions if messages else {})}
     task.output.ready(
         **versions,
-        backend=job.run.workload.backend,
-        topology=job.run.workload.topology,
+        backend=messages.name if messages else dist.get_backend(),
+        topology=hook.collective.name if hook else RING,
         gradient_bytes=str(sum(trainable_bytes(training.model))),
     )
-    lock_step(task, training, model, lambda over: _anyone(over, meeting.device))
+    try:
+        lock_step(task, training, model, lambda over: _anyone(over, meeting.device))
+    except Exception:
+        if hook is not None and hook.failure is not None:
+            raise hook.failure from None
+        raise
     meeting.end()
 
 
@@ -49,15 +55,20 @@ def messages_of(run: RunSpec, link: Link) -> Messages | None:
     return MESSAGES[workload.backend](link)
 
 
-def data_parallel(training: Training, run: RunSpec, messages: Messages | None) -> DistributedDataParallel:
+def hook_of(run: RunSpec, messages: Messages | None) -> BucketHook | None:
+    """What takes the buckets of gradients over the topology of the workload; None if the process group does."""
+    if messages is None:
+        return None
+    return BucketHook(collective(run.workload.topology, messages, machines_of(run)), run.setting.workers)
+
+
+def data_parallel(training: Training, hook: BucketHook | None) -> DistributedDataParallel:
     """The model, such that backward leaves mean gradients of all workers. Workers must have the same weights."""
     with warnings.catch_warnings():
         # Later releases want another name for the option, which earlier ones do not know.
         warnings.simplefilter("ignore", FutureWarning)
         model = DistributedDataParallel(training.model, broadcast_buffers=False)
-    if messages is not None:
-        chosen = collective(run.workload.topology, messages, machines_of(run))
-        hook = BucketHook(chosen, run.setting.workers)
+    if hook is not None:
         model.register_comm_hook(None, lambda _, bucket: hook(bucket))
     return model
 

@@ -33,7 +33,7 @@ class Meeting:
         self._task = task
         self.device = device_of(job.run.setting.device)
         self._gathering = Gathering(task)
-        self.link = Link(self._gathering.host, self._gathering.interface)
+        self.link = Link(self._gathering.host, self._gathering.interface, job.start_timeout_s)
         os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = self.link.interface
         if job.run.workload.backend == NCCL:
             torch.cuda.set_device(self.device)

@@ -32,7 +32,7 @@ def run(task: Task) -> None:
     weights = Weights(training.model)
     meeting.begin()
     gradient_bytes = str(sum(trainable_bytes(training.model)))
-    output.ready(torch=torch.__version__, backend=job.run.workload.backend, gradient_bytes=gradient_bytes)
+    output.ready(torch=torch.__version__, backend=dist.get_backend(), gradient_bytes=gradient_bytes)
     peers = [worker for worker in range(job.run.setting.workers) if worker != task.index]
     choose = random.Random(f"{job.run.seed} {task.index}")
     pace, done = Pace(job.run.measurement), 0

@@ -32,7 +32,7 @@ def test_a_host_without_it_is_refused_with_the_recipe(rig: Rig, tmp_path: Path) 
     )
     assert result.status == "failed"
     (failure,) = map(str, seen.failures)
-    assert "it needs driple, torch, horovod, and not all are installed for it" in failure
+    assert "it needs driple, torch, horovod, and has no horovod; install" in failure
     assert "install driple[workloads-torch] (and horovod as in docs/guides/horovod.md) there" in failure
     assert len(failure.splitlines()) == 1
     assert rig.left() == []

@@ -118,11 +118,6 @@ def test_an_experiment_without_hosts_can_be_simulated(tmp_path: Path) -> None:
 def test_a_plan_refuses_what_the_simulation_would(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="network: loss: a simulation has no packet loss"):
         plan_sweep(experiment(setting="v100-p1w2-1g", network={"loss": ["0%", "1%"]}), output=tmp_path)
-    with pytest.raises(BadInput, match="strategy pair_averaging cannot be simulated; measure it"):
-        plan_sweep(
-            experiment(setting="v100-p0w2-1g", workloads=[{"model": "lenet", "strategy": "pair_averaging"}]),
-            output=tmp_path,
-        )
 
 
 def _after_first(folder: Path) -> Any:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,10 +45,10 @@ import torch.distributed as dist
 from driple.contracts.run_spec import JobSpec
 from driple.contracts.strategy import TOPOLOGIES
 from driple.workloads.collectives.base import Link
-from driple.workloads.torch_jobs.data_parallel import data_parallel, messages_of
+from driple.workloads.torch_jobs.data_parallel import data_parallel, hook_of, messages_of
 from driple.workloads.torch_jobs.training import Training
 
-port, folder = int(sys.argv[1]), Path(sys.argv[2])
+port, folder, backends = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
 job = JobSpec.from_json(json.loads((folder / "job.json").read_text()))
 workers = job.run.setting.workers
 rank, children = 0, []
@@ -60,11 +61,17 @@ for other in range(1, workers):  # what is imported is shared
 store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, wait_for_workers=False)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=workers)
 together = (("worker:0", "worker:1"), ("worker:2",), ("worker:3",))
-runs = {name: replace(job.run, workload=replace(job.run.workload, topology=name)) for name in TOPOLOGIES}
-runs["two on a machine"] = replace(runs["tree"], together=together)
+runs = {
+    f"{backend} {name}": replace(job.run, workload=replace(job.run.workload, topology=name, backend=backend))
+    for backend in backends
+    for name in TOPOLOGIES
+}
+runs |= {f"{backend} two on a machine": replace(runs[f"{backend} tree"], together=together) for backend in backends}
 for name, run in runs.items():
     training = Training(replace(job, run=run), rank, torch.device("cpu"))
-    model = data_parallel(training, run, messages_of(run, Link("127.0.0.1", "lo")))
+    hook = hook_of(run, messages_of(run, Link("127.0.0.1", "lo")))
+    assert hook is None or f"{run.workload.backend} {hook.collective.name}" in runs
+    model = data_parallel(training, hook)
     for _ in range(5):
         training.backward(model)
         training.optimiser.step()
@@ -82,14 +89,16 @@ def test_every_topology_leaves_the_weights_of_data_parallel_training(tmp_path: P
     apart = replace(job.run, together=tuple((task,) for task in job.run.setting.tasks))
     (tmp_path / "job.json").write_text(json.dumps(replace(job, run=apart).to_json()))
     (port,) = free_ports(1)
-    command = [sys.executable, "-c", TRAIN, str(port), str(tmp_path)]
+    backends = ["gloo", *(["mpi"] if find_spec("mpi4py") else [])]
+    command = [sys.executable, "-c", TRAIN, str(port), str(tmp_path), *backends]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-2000:]
-    expected = torch.load(tmp_path / "ring-0.pt")
-    for topology in ("star", "tree", "binary_tree_star", "clique", "two on a machine"):
-        for rank in range(4):
-            found = torch.load(tmp_path / f"{topology}-{rank}.pt")
-            assert (found - expected).abs().max() < 1e-6, topology
+    expected = torch.load(tmp_path / "gloo ring-0.pt")
+    for backend in backends:
+        for topology in ("ring", "star", "tree", "binary_tree_star", "clique", "two on a machine"):
+            for rank in range(4):
+                found = torch.load(tmp_path / f"{backend} {topology}-{rank}.pt")
+                assert (found - expected).abs().max() < 1e-6, (backend, topology)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +139,11 @@ def test_the_same_seed_gives_the_same_losses_cold_or_warm(warm_torch: WarmHost, 
 
 @pytest.mark.parametrize(
     "job",
-    [torch_job(steps=100_000), torch_job("clique", steps=100_000), averaging(steps=100_000)],
-    ids=["ring", "clique", "pair_averaging"],
+    [
+        *(torch_job(topology, steps=100_000) for topology in ("ring", "clique", "binary_tree_star")),
+        averaging(steps=100_000),
+    ],
+    ids=["ring", "clique", "binary_tree_star", "pair_averaging"],
 )
 def test_a_killed_worker_ends_the_others(warm_torch: WarmHost, folder: MakeFolder, job: JobSpec) -> None:
     running = folder(again(job))

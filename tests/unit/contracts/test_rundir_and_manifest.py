@@ -100,6 +100,23 @@ def test_a_manifest_tells_whether_the_network_was_as_specified(
     assert ("network_not_as_asked" in json.loads(path.read_text())) is (reason is not None)
 
 
+@pytest.mark.parametrize(
+    ("told", "asked", "used"),
+    [
+        ("cubic by route", None, "cubic"),
+        ("bbr as probed", None, "bbr"),
+        ("bbr and cubic as probed", None, None),
+        ("of the kernel", None, None),
+        (None, None, None),
+        (None, "reno", "reno"),  # of earlier releases
+    ],
+)
+def test_a_manifest_tells_what_tcp_used(told: str | None, asked: str | None, used: str | None) -> None:
+    spec = replace(SPEC, network=replace(SPEC.network, congestion=asked))
+    how = {} if told is None else {"congestion": told}
+    assert replace(MANIFEST, run=spec, run_id=spec.id, network_done_by=how).congestion == used
+
+
 def test_a_fingerprint_is_kept_and_one_that_is_missing_leaves_no_key(tmp_path: Path) -> None:
     """Earlier releases refuse keys that they do not know."""
     known = HostRecord("ssh", "h1", "6.1", "b", 2, 10**9, "3.11", fingerprint=FINGERPRINT)

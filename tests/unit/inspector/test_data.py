@@ -13,7 +13,7 @@ import pytest
 
 from driple.contracts.errors import BadInput, UnknownName
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
-from driple.contracts.formats.dataset import SIDES
+from driple.contracts.formats.dataset import OTHER_NETWORK_FLAGS, SIDES
 from driple.contracts.metrics import COLUMNS
 from driple.inspector.data import dataset_rows, graph_lists
 from driple.inspector.data.dataset_rows import read_examples
@@ -62,6 +62,15 @@ def test_another_network_condition_is_another_example(tmp_path: Path) -> None:
     found = work.examples(tmp_path, dataset)
     assert sorted(str(item.workload["network_rate_mbit"]) for item in found.items) == ["100.0", "None"]
     assert found.items[0].graph is found.items[1].graph
+
+
+@pytest.mark.parametrize("flag", OTHER_NETWORK_FLAGS)
+def test_runs_on_other_links_are_no_repetitions(tmp_path: Path, flag: str) -> None:
+    dataset = work.zoo(families=("vgg",), batches=(8,), depths=(1,))
+    dataset.rows += [{**row, "run_id": "other", "repetition": 1, "flags": [flag]} for row in dataset.rows]
+    found = work.examples(tmp_path, dataset)
+    assert sorted(item.run_ids == ("other",) for item in found.items) == [False, True]
+    assert [item.rows for item in found.items] == [2, 2]
 
 
 def test_another_runtime_is_another_example(tmp_path: Path) -> None:

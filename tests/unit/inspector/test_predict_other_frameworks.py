@@ -143,9 +143,38 @@ def test_a_graph_that_a_torch_worker_wrote(tmp_path: Path, capsys: pytest.Captur
         driple.predict(graph=path, setting=RING, batch_size=16)
     average = workload_of("lenet", None, 8, strategy="pair_averaging", update="async", framework="torch")
     graph_writer.write(torch_zoo_graph.of_job(job_without_hosts(Setting.parse(RING), average), "worker:0"), path)
-    assert main(["--graph", str(path), "--setting", RING]) == 2
+    (averaged,) = driple.predict(graph=path, setting=RING)
+    assert averaged.traffic is not None and averaged.traffic.topology == "pair_averaging"
+    assert averaged.traffic.bytes == pytest.approx(averaged.traffic.sent("worker:0") * 2)
+    assert main(["--graph", str(path), "--setting", "cpu-p0w1-1g"]) == 2
     error = capsys.readouterr().err
-    assert "strategy pair_averaging cannot be simulated" in error and error.count("\n") == 1
+    assert "strategy pair_averaging needs at least 2 workers" in error and error.count("\n") == 1
+
+
+def test_pair_averaging_of_a_model_of_the_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["lenet", "--setting", "cpu-p0w4-1g", "--strategy", "pair_averaging"]
+    assert main([*words, "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)["predictions"]
+    assert told["workload"]["update"] == "async" and told["workload"]["framework"] == "torch"
+    traffic = told["traffic"]
+    assert (traffic["topology"], traffic["flows"]) == ("pair_averaging", 12)
+    assert len({size for *_, size in traffic["pairs"]}) == 1
+    # Peers are chosen at random; each worker takes one model a step.
+    assert traffic["simulated"]["bytes"] == pytest.approx(traffic["bytes"], rel=0.25)
+    assert main(words) == 0
+    assert "payload by formula (pair averaging)" in capsys.readouterr().out
+    for more, error in (
+        (["--topology", "star"], "topology does not apply to strategy pair_averaging"),
+        (["--backend", "gloo"], "backend does not apply to strategy pair_averaging"),
+        (["--framework", "tensorflow"], "strategy pair_averaging: TensorFlow does not have it (it is in PyTorch)"),
+        (["--update", "sync"], "update sync does not apply to strategy pair_averaging, which is always async"),
+        (["--setting", "cpu-p1w4-1g"], "strategy pair_averaging needs no servers (p0)"),
+        (["--setting", "cpu-p0w1-1g"], "strategy pair_averaging needs at least 2 workers"),
+    ):
+        assert main([*words, *more]) == 2
+        assert error in (said := capsys.readouterr().err) and len(said.splitlines()) == 1
+    assert main(["nasnet", *words[1:]]) == 2
+    assert "nasnet: framework torch does not have it" in capsys.readouterr().err
 
 
 def test_an_onnx_file_says_what_is_derived(onnx_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,7 @@ class FakeClient:
         self.asked: list[requests.Request[Any]] = []
         self._refuse = refuse
         self.qdisc = "qdisc fq_codel 0: root refcnt 2"
+        self.heard_packets = 200
         self.route = ""
 
     def ask(self, request: requests.Request[Any], *, timeout_s: float = 1.0) -> Message:
@@ -60,7 +61,7 @@ class FakeClient:
             "send": requests.SendAnswer(
                 bytes=100, seconds=0.1, packets=getattr(request, "packets", 0), rtt_ms=0.4, congestion="cubic"
             ),
-            "heard": requests.HeardAnswer(tcp_bytes=12_500_000, tcp_seconds=0.1, udp_packets=180),
+            "heard": requests.HeardAnswer(tcp_bytes=12_500_000, tcp_seconds=0.1, udp_packets=self.heard_packets),
         }
         return answers[request.do]
 
@@ -144,12 +145,14 @@ def test_a_condition_is_made_and_probed_when_it_changes() -> None:
     first, second = FakeClient("h1"), FakeClient("h2")
     both = clients(first, second)
     lossy = spec(NetworkCondition(loss_pct=1.0))
+    first.heard_packets = second.heard_packets = 1982  # of LOSS_PACKETS
     found = links.apply(lossy, both)
-    assert found.done_by == {"loss": "netem"} and found.mismatch is None
-    assert found.measured["rate_mbit"] == pytest.approx(1000) and found.measured["loss_pct"] == pytest.approx(91.0)
+    assert found.done_by == {"loss": "netem", "congestion": "cubic as probed"} and found.mismatch is None
+    assert found.measured["rate_mbit"] == pytest.approx(1000) and found.measured["loss_pct"] == pytest.approx(0.9)
     assert found.measured["rtt_ms"] == pytest.approx(0.4)
     before = len(first.asked)
     assert links.apply(lossy, both) == found and len(first.asked) == before
+    first.heard_packets = second.heard_packets = 200
     links.apply(spec(), both)
     assert requests.UndoNow() in first.asked[before:]
     assert not any(isinstance(request, requests.Run) for request in first.asked[before:])
@@ -172,6 +175,30 @@ def test_links_that_are_not_as_asked_for(
     condition: NetworkCondition, rate: float, congestion: str, mismatch: str | None
 ) -> None:
     assert link_mismatch(spec(condition), {"rate_mbit": rate}, {congestion}) == mismatch
+
+
+@pytest.mark.parametrize(
+    ("condition", "measured", "mismatch"),
+    [
+        (NetworkCondition(loss_pct=2), {"loss_pct": 1.6}, None),
+        (NetworkCondition(loss_pct=2), {"loss_pct": 3.9}, None),  # busy hosts lose datagrams themselves
+        (NetworkCondition(loss_pct=2), {"loss_pct": 0.0}, "links lose 0 % of the packets instead of 2 %"),
+        (NetworkCondition(loss_pct=0.1), {"loss_pct": 0.0}, None),  # eight are expected: chance
+        (NetworkCondition(loss_pct=0.1), {"loss_pct": 4.0}, "links lose 4 % of the packets instead of 0.1 %"),
+        (NOTHING, {"loss_pct": 0.5}, None),
+        (NOTHING, {"loss_pct": 5.0}, "links lose 5 % of the packets instead of 0 %"),
+        (NetworkCondition(delay_ms=5), {"rtt_ms": 10.4}, None),
+        (NetworkCondition(delay_ms=5), {"rtt_ms": 0.3}, "a round trip takes 0.3 ms instead of 10 ms"),
+        (NetworkCondition(delay_ms=5), {"rtt_ms": 40.0}, "a round trip takes 40 ms instead of 10 ms"),
+        (NOTHING, {"rtt_ms": 40.0}, None),  # a setting says nothing about delay
+        (NetworkCondition(delay_ms=5), {}, None),
+    ],
+)
+def test_loss_and_delay_that_are_not_as_asked_for(
+    condition: NetworkCondition, measured: dict[str, float], mismatch: str | None
+) -> None:
+    told = {"rate_mbit": 940.0, "probed_packets": 8000.0, **measured}
+    assert link_mismatch(spec(condition), told, {"cubic"}) == mismatch
 
 
 def test_a_slow_link_is_probed_again_before_it_is_called_a_mismatch() -> None:

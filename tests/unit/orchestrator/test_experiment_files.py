@@ -93,6 +93,7 @@ def test_the_traffic_study_is_the_whole_matrix() -> None:
     rings = [cell for cell in cells if cell[0].topology == "ring" and cell[0].strategy == "allreduce"]
     assert {workload.batch_size for workload, _ in rings} == {64, 128, 512}
     assert {network.loss_pct for _, network in rings} == {0, 0.05, 0.1, 0.2, 0.5, 1, 2}
+    assert {network.congestion for _, network in rings if network.loss_pct} == {"cubic"}
     trees = [workload.topology for workload, _ in cells if workload.topology != "ring"]
     assert Counter(trees) == dict.fromkeys(("binary_tree_star", "clique", "star", "tree"), 4)
     assert {(workload.dataset, workload.optimiser) for workload, _ in cells} == {("cifar10", "adam")}

@@ -37,6 +37,7 @@ def test_rows_in_a_dataset_count_and_spoilt_ones_do_not(
     ids = [run.id for run in plan(load_experiment(checkout / "experiments/p2w2.yaml"))]
     datasets = tmp_path / "datasets"
     rows = [(ids[0], ["net_tx:gaps:1"]), (ids[0], None), (ids[1], []), (ids[1], ["foreign_load"]), ("of another", [])]
+    rows += [(ids[2], ["link_mismatch"]), (ids[3], ["share_mismatch"]), (ids[4], ["loopback_network"])]
     write(datasets, rows)
     assert dry_run(checkout, tmp_path, datasets, capsys) == [ids[0]]
 

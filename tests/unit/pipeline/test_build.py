@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from driple.contracts.errors import BadInput, DripleError
-from driple.contracts.formats.dataset import LIST_NAMES, LOOPBACK_FLAG
+from driple.contracts.formats.dataset import LIST_NAMES, LOOPBACK_FLAG, MISMATCH_FLAG
 from driple.contracts.json_values import to_plain
 from driple.contracts.manifest import Manifest
 from driple.contracts.metrics import COLUMNS
@@ -424,6 +424,26 @@ def test_a_run_on_loopback_is_set_aside_unless_it_is_asked_for(traces: Path, tmp
     on_loopback(lab)
     report = done(traces, out)
     assert report.exit_code == 1 and not list(out.glob("*.parquet"))
+
+
+def test_a_run_on_other_links_never_replaces_the_same_run_on_the_right_ones(
+    examples: list[Path], tmp_path: Path
+) -> None:
+    regular = copy(examples[0], tmp_path / "traces")
+    other = copy(examples[0], tmp_path / "traces", experiment="later")
+    later = Manifest.read(regular / "run.json").started_real_s
+    assert later is not None
+    reseal(other, network_not_as_asked="links carry 10 Mbit/s instead of 1000", started_real_s=later + 1000)
+    for _ in range(2):
+        report = done(tmp_path / "traces", tmp_path / "out", include_loopback=True)
+        (left,) = report.set_aside
+        assert left.run == str(other) and str(regular) in left.reason
+        rows = read(only_file(tmp_path / "out"), report.settings[0].setting).rows
+        assert not any(MISMATCH_FLAG in row["flags"] for row in rows)
+    shutil.rmtree(regular)
+    report = done(tmp_path / "traces", tmp_path / "out", include_loopback=True)
+    rows = read(only_file(tmp_path / "out"), report.settings[0].setting).rows
+    assert all(MISMATCH_FLAG in row["flags"] for row in rows)
 
 
 def test_the_result_is_a_table_for_pandas(traces: Path, tmp_path: Path) -> None:

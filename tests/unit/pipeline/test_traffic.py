@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.packets import TCP
 from driple.contracts.traffic_formulas import step_bytes
-from driple.pipeline.traffic.capture_job import study_kind
 from driple.pipeline.traffic.packet_columns import Endpoint, Flow, Packets, join
 from driple.pipeline.traffic.packet_events import senders_only
 from driple.pipeline.traffic.regression import mean_interval, regress, student_t
@@ -160,17 +158,3 @@ def test_formulas() -> None:
     servers = step_bytes("ps", 20.0, 3, 2)
     assert (servers["worker:0"].sent, servers["ps:1"].received) == (20.0, 30.0)
     assert step_bytes("unheard-of", 20.0, 3) == {}
-
-
-def test_names_of_the_studys_folders() -> None:
-    kind = study_kind("kungfu-resnet50-adam-64-kungfu-0-BINARY_TREE_STAR", 4)
-    assert (kind.framework, kind.model, kind.batch_size, kind.topology) == (
-        "kungfu",
-        "resnet50",
-        64,
-        "binary_tree_star",
-    )
-    assert study_kind("tensorflow-mobilenetv2-adam-128-grpc-0.05", 4).loss_pct == 0.05
-    assert study_kind("tensorflow-mobilenetv2-adam-128-grpc-0.05", 4).topology == "ring"
-    assert study_kind("some-folder", 4).framework is None
-    assert study_kind(Path("a-b-c-d-e-f").name, 4).framework is None

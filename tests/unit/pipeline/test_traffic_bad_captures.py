@@ -85,12 +85,18 @@ def test_a_folder_of_bad_captures_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert captured.out == "" and len(captured.err.splitlines()) == 1 and "1 more" in captured.err
 
 
-def test_a_record_that_is_too_long_for_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_of_a_month_has_a_table_and_no_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "x.pcap"
     capture(path, [*GOOD, (NOW + 30 * 86400, frame(1, 2, 1000))])
     assert main([str(path)]) == 0
     capsys.readouterr()
-    assert main([str(path), "--csv", str(tmp_path / "out")]) == 2
+    assert main([str(path), "--csv", str(tmp_path / "out"), "--bins", "1"]) == 0
+    rows = (tmp_path / "out" / "throughput.csv").read_text().splitlines()
+    assert len(rows) == 1 + 2 * 51  # bins without bytes are left out
+    capsys.readouterr()
+    target = tmp_path / "x.json"
+    assert main([str(path), "--perfetto", str(target)]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and len(captured.err.splitlines()) == 1
     assert str(path) in captured.err and "too many" in captured.err
+    assert not target.exists()

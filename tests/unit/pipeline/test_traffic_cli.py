@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from capture_files import capture, frame
 
@@ -66,6 +67,7 @@ def test_figures_tables_and_the_perfetto_file(
     numbers = {path.name.partition("-")[0] for path in out.glob("fig*.svg")}
     assert numbers == {f"fig{i}" for i in range(3, 11)}
     assert {"table1-throughput.csv", "table2-throughput.csv", "flows.csv"} <= {path.name for path in out.iterdir()}
+    assert {"table1-throughput.svg", "table2-throughput.svg"} <= {path.name for path in out.iterdir()}
     with (out / "fig10-loss.csv").open() as stream:
         rows = [row for row in csv.DictReader(stream) if row["model"] == "mobilenetv2"]
     assert [(row["loss_pct"], round(float(row["relative"]), 2)) for row in rows] == [("0.0", 1.0), ("2.0", 2.0)]
@@ -76,7 +78,40 @@ def test_figures_tables_and_the_perfetto_file(
     names = {event["args"].get("name") for event in events if event["ph"] == "M"}
     assert {"worker:0: steps", "flows", "throughput"} <= names
     assert sum(event["ph"] == "X" and event["name"].startswith("step ") for event in events) == 40
-    assert main([str(study), "--perfetto", str(target)]) == 2
+    assert main([str(study), "--perfetto", str(target), "--csv", str(tmp_path / "none")]) == 2
+    assert not (tmp_path / "none").exists()
+
+
+def test_throughput_of_pairs_in_bins_from_a_millisecond(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = study / "tensorflow-mobilenetv2-adam-64-grpc-0"
+    rows = shown(capsys, folder, "--bins", "1", "10", "1000")["tables"]["throughput"]
+    sent = 300 * 1054
+    for bin_s in (0.001, 0.01, 1.0):
+        own = [row for row in rows if row["bin_s"] == bin_s]
+        for ends, expected in (
+            ((None, None), 2 * sent),
+            (("10.0.0.1", "10.0.0.2"), sent),
+            (("10.0.0.2", "10.0.0.1"), sent),
+        ):
+            rates = [row["bytes_per_s"] for row in own if (row["source"], row["destination"]) == ends]
+            assert sum(rates) * bin_s == pytest.approx(expected)
+            assert len(rates) == (3 if bin_s == 1 else 300)  # a packet each 10 ms
+    assert main([str(folder), "--bins", "0.1"]) == 2
+    assert capsys.readouterr().err == "--bins: expected 1 to 1000 (ms), got 0.1\n"
+
+
+def test_segments_that_the_kernel_sent_again(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = (checkout / "tests/data/runs").glob("*resnet20*")
+    (job,) = shown(capsys, path)["jobs"]
+    tables = [pq.read_table(each).to_pylist() for each in sorted(path.glob("trace/*.flows.parquet"))]
+    flows = {(number, row["flow"]) for number, rows in enumerate(tables) for row in rows if row["of_task"] == 1}
+    last = dict.fromkeys(flows, 0)
+    for number, rows in enumerate(tables):
+        for row in rows:
+            if (number, row["flow"]) in flows:
+                last[number, row["flow"]] = max(last[number, row["flow"]], row["retransmits"] or 0)
+    assert 0 < job["retransmitted_segments"] <= sum(last.values())
+    assert job["retransmitted_share"] is None
 
 
 def test_the_layout_of_the_published_study(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

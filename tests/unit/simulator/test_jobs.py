@@ -13,10 +13,11 @@ from driple.contracts.traffic_formulas import Traffic, all_reduce_traffic
 from driple.simulator.collectives import AllReduceJob, phases
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
+from driple.simulator.pair_averaging import PairAveragingJob
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import Moved, Segment
 from driple.simulator.timeline import timeline
-from driple.simulator.training_job import BUSY, CPU, RX, TX, Job, meter
+from driple.simulator.training_job import BUSY, CPU, RX, TX, Job, meter, pair_meter
 
 NOTHING = HostModel(
     rpc_s=0.0,
@@ -144,6 +145,37 @@ def test_latency_counts_once_for_each_round() -> None:
     job = AllReduceJob(Cluster(machines, host, 100 * MB), parts, 3, topology="ring", steps=1, seed=1)
     job.run()
     assert steps(job)[0] == pytest.approx([1.0 + 4 / 3 + 4 * 0.25])
+
+
+def averaging(workers: int, steps: int, **more: float) -> Job:
+    """Each step computes for 1 s and takes 100 MB."""
+    parts = [Segment(0.5, 0.5, 0.0, reduced=Moved(50 * MB, 1))] * 2
+    machines = {f"worker:{k}": k for k in range(workers)}
+    job = PairAveragingJob(Cluster(machines, replace(NOTHING, **more), 100 * MB), parts, workers, steps=steps, seed=1)
+    job.run()
+    return job
+
+
+def test_a_pair_exchanges_models_while_it_computes() -> None:
+    # 100 MB at 100 MB/s come within the second of computing, one way in each direction.
+    assert steps(averaging(2, 3)) == [pytest.approx([1.0] * 3)] * 2
+    # Later than computing: 0.25 s after the request.
+    assert steps(averaging(2, 3, latency_s=0.25)) == [pytest.approx([1.25] * 3)] * 2
+
+
+def test_each_worker_takes_a_model_in_each_step_of_its_own() -> None:
+    job = averaging(4, 40)
+    for worker in range(4):
+        taken = total(job, f"worker:{worker}", RX) / (100 * MB)
+        assert len(job.begun[worker]) - 2 <= taken <= len(job.begun[worker])
+    # By random choice: each of the three others about equally often.
+    for peer in (1, 2, 3):
+        moved = timeline(job.fluid.pieces[pair_meter(f"worker:{peer}", "worker:0")]).total[-1]
+        assert 5 <= moved / (100 * MB) <= 25
+    sent = sum(total(job, f"worker:{worker}", TX) for worker in range(4))
+    assert sent == pytest.approx(sum(total(job, f"worker:{worker}", RX) for worker in range(4)))
+    with pytest.raises(BadInput, match="at least 2 workers"):
+        averaging(1, 3)
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

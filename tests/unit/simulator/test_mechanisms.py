@@ -102,6 +102,7 @@ def test_pairs_are_those_of_the_phases(topology: str) -> None:
     for workers in (3, 4, 9):
         found = {frozenset(pair[:2]) for phase in phases(topology, range(workers)) for pair in phase}
         assert pair_count(topology, workers) == len(found)
+        assert pair_count("pair_averaging", workers) == workers * (workers - 1) // 2
 
 
 def reduce_s(topology: str, workers: int, latency_s: float = 0.0) -> float:

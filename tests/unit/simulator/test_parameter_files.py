@@ -16,6 +16,7 @@ from driple.contracts.formats.device import CPU, FABRIC, GPU, HOST, MACHINE, Dev
 from driple.contracts.formats.device_quantities import quantity
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
+from driple.contracts.strategy import STRATEGIES
 from driple.pipeline.graph.public import WINDOW, TrainingStep, Transfer, read_step, stored_step
 from driple.simulator.parameter_files import GOODPUT, OWN, known_devices, parameters
 from driple.simulator.simulation import simulate_workload
@@ -237,10 +238,11 @@ def test_a_graph_without_shapes_is_refused_with_its_workload(folder: Path) -> No
         simulate_workload(Workload("resnet20", "cifar10", 32, image_size=32), SETTING, step=step)
 
 
-def test_a_strategy_without_a_model_is_refused() -> None:
+def test_a_strategy_without_a_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     setting, lenet = Setting.parse("v100-p0w2-1g"), Workload("lenet", "imagenet", 32, image_size=28)
     step = stored_step(replace(lenet, strategy="allreduce"), setting)
     assert step is not None
+    monkeypatch.setitem(STRATEGIES, "pair_averaging", replace(STRATEGIES["pair_averaging"], has_simulation=False))
     pairs = replace(lenet, strategy="pair_averaging", framework="torch", update="async", backend="gloo")
     with pytest.raises(BadInput, match="lenet.*: strategy pair_averaging cannot be simulated; measure it"):
         simulate_workload(pairs, setting, step=step)

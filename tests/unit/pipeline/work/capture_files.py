@@ -12,8 +12,9 @@ def frame(source: int, destination: int, size: int) -> bytes:
     return bytes(12) + b"\x08\x00" + ip + tcp + bytes(size)
 
 
-def capture(path: Path, frames: list[tuple[float, bytes]]) -> None:
+def capture(path: Path, frames: list[tuple[float, bytes]], snap: int = 65535) -> None:
     parts = [struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)]
     for t_s, data in frames:
-        parts.append(struct.pack("<IIII", int(t_s), round(t_s % 1 * 1e6), len(data), len(data)) + data)
+        part = data[:snap]
+        parts.append(struct.pack("<IIII", int(t_s), min(round(t_s % 1 * 1e6), 999_999), len(part), len(data)) + part)
     path.write_bytes(b"".join(parts))

@@ -31,6 +31,7 @@ from time_contest.folds import PARTS, Fold, folds_of
 from time_contest.kept_predictions import KeptPredictions, Predicted, hash_of_datasets
 from time_contest.page import page
 from time_contest.registry import contestants
+from time_contest.simulated_rows import simulated_rows, simulation_seconds
 
 from driple.contracts.errors import UnknownName
 from driple.contracts.run_dir import replacing
@@ -84,14 +85,13 @@ def _parts(text: str) -> list[str]:
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     begin = time.perf_counter()
-    rows = read_time_rows(options.datasets)
-    settings = measured_settings(options.datasets)
-    every = contestants(options.datasets, options.kept)
+    kept = KeptPredictions(options.kept, hash_of_datasets(options.datasets, measured_settings(options.datasets)))
+    rows = simulated_rows(read_time_rows(options.datasets), options.datasets, kept.folder)
+    every = contestants(options.kept)
     for name in options.contestants or ():
         if name not in every:
             raise UnknownName("contestant", name, tuple(every))
     asked = {name: every[name] for name in options.contestants or every}
-    kept = KeptPredictions(options.kept, hash_of_datasets(options.datasets, settings))
     parts = options.folds or [*PARTS, ANSWERS]
     folds = folds_of(rows, [part for part in PARTS if part in parts])
     predict_folds(rows, asked, folds, kept, fresh=options.fresh)
@@ -99,12 +99,15 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     figures = figures_of(rows, every, every_fold, _known(kept, every, every_fold))
     answers = kept.answers()
     if ANSWERS in parts:
-        answers |= _answers(rows, {name: one for name, one in asked.items() if options.fresh or name not in answers})
+        wanted = {name: one for name, one in asked.items() if options.fresh or name not in answers}
+        answers |= _answers(rows, wanted, options.datasets)
         kept.keep_answers(answers)
     return {
         "made": {
             "date": str(date.today()),
-            "machine": machine(f"numpy {np.__version__}, scikit-learn {sklearn.__version__}, torch {torch.__version__}"),
+            "machine": machine(
+                f"numpy {np.__version__}, scikit-learn {sklearn.__version__}, torch {torch.__version__}"
+            ),
             "minutes": round((time.perf_counter() - begin) / 60, 1),
         },
         **figures,
@@ -126,11 +129,12 @@ def _known(
     }
 
 
-def _answers(rows: Sequence[TimeRow], asked: Mapping[str, Contestant]) -> dict[str, float]:
+def _answers(rows: Sequence[TimeRow], asked: Mapping[str, Contestant], datasets: Path) -> dict[str, float]:
     fold = folds_of(rows, ["architecture"])[0]
+    simulation_s = simulation_seconds(rows, datasets) if asked else 0.0
     found = {}
     for name, contestant in asked.items():
-        found[name] = float(f"{answer_seconds(rows, contestant, fold):.3g}")
+        found[name] = float(f"{answer_seconds(rows, contestant, fold, simulation_s):.3g}")
         say(f"{name}: answers in {1e3 * found[name]:.3g} ms")
     return found
 

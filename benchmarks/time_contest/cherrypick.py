@@ -12,11 +12,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from time_contest.contestant import Answer, Rows
-from time_contest.features import link_mbit
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.time.time_rows import TimeRow, step_times
+from time_contest.contestant import Answer, Rows
+from time_contest.features import link_mbit
 
 LEAST_RUNS = 2
 

@@ -19,13 +19,13 @@ from math import erf, exp, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
+
+from driple.inspector.data.array_types import FloatArray
+from driple.inspector.time.time_rows import TimeRow, step_times
 from time_contest.cherrypick import configurations, fitted_process
 from time_contest.ernest import scale_of
 from time_contest.job_runs import job_of, machine_seconds
 from time_contest.places import hosts
-
-from driple.inspector.data.array_types import FloatArray
-from driple.inspector.time.time_rows import TimeRow, step_times
 
 STARTS = 3
 STOP = 0.1
@@ -73,7 +73,9 @@ def search_jobs(rows: Sequence[TimeRow], predicted: FloatArray, seed: int = 0) -
             told = int(costs(mine, predicted[own]).argmin())
             spent = machine_seconds(mine[place] for place in tried)
             found.append((len(own), len(tried), spent, regret[best], regret[told], regret.mean()))
-    return Search(len(found), *(float(statistics.mean(column)) for column in zip(*found, strict=True))) if found else None
+    return (
+        Search(len(found), *(float(statistics.mean(column)) for column in zip(*found, strict=True))) if found else None
+    )
 
 
 def search(configuration: FloatArray, cost: FloatArray, seed: int = 0) -> list[int]:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+
+from driple.inspector.time.time_rows import TimeRow
 from time_contest.contestant import Contestant
 from time_contest.folds import Fold
 from time_contest.job_runs import JobRuns, machine_seconds
 from time_contest.kept_predictions import KeptPredictions, Predicted
-
-from driple.inspector.time.time_rows import TimeRow
 
 SEED = 0
 

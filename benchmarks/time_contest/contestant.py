@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from time_contest.job_runs import JobRuns
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.time.time_rows import TimeRow
+from time_contest.job_runs import JobRuns
 
 Rows: TypeAlias = Sequence[TimeRow]
 Predict: TypeAlias = Callable[[Rows], FloatArray]
@@ -38,6 +38,8 @@ class Reused:
     learn: Learn
     code: tuple[Path, ...] = ()
     """Files and folders behind it: a change of them makes kept predictions void."""
+    simulates: bool = False
+    """Whether it takes `simulated_s` of a row, which is then part of its time to answer."""
 
     def fit(self, train: Rows, runs: JobRuns, seed: int) -> Predict:
         return self.learn(train, seed)
@@ -58,6 +60,7 @@ class OwnRuns:
     choose: Choose
     learn: Callable[[Rows, int], Answer]
     code: tuple[Path, ...] = ()
+    simulates: bool = False
 
     def fit(self, train: Rows, runs: JobRuns, seed: int) -> Predict:
         answer = self.learn(train, seed)

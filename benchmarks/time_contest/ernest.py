@@ -11,12 +11,12 @@ instance type. Here the fit is reused: to all training jobs on the machine, and 
 from __future__ import annotations
 
 import numpy as np
-from time_contest.contestant import Predict, Rows
-from time_contest.places import hosts
-from time_contest.relative_lstsq import LEAST_S, relative_rates
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.time.time_rows import step_times
+from time_contest.contestant import Predict, Rows
+from time_contest.places import hosts
+from time_contest.relative_lstsq import LEAST_S, relative_rates
 
 LEAST = 4
 """Rows of a machine, else all machines: there are four numbers."""

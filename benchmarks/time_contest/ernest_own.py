@@ -7,13 +7,13 @@ by Ernest's experiment design (experiment_design.py).
 from __future__ import annotations
 
 import numpy as np
+
+from driple.inspector.time.time_rows import TimeRow
 from time_contest.contestant import Answer, Rows
 from time_contest.ernest import absolute_rates, features
 from time_contest.experiment_design import chosen_runs
 from time_contest.job_runs import MOST_RUNS, JobRuns, near_runs
 from time_contest.relative_lstsq import LEAST_S
-
-from driple.inspector.time.time_rows import TimeRow
 
 
 def learn(train: Rows, seed: int) -> Answer:

@@ -74,7 +74,9 @@ def noise_floor(rows: Sequence[TimeRow]) -> float | None:
     return float(np.mean(found)) if found else None
 
 
-def coverage(measured: FloatArray, predicted: FloatArray, families: Sequence[str], level: float = LEVEL) -> float | None:
+def coverage(
+    measured: FloatArray, predicted: FloatArray, families: Sequence[str], level: float = LEVEL
+) -> float | None:
     """Percent of rows within their interval, which has the errors of all other families; None with one family."""
     errors = np.log(measured / predicted)
     inside = []

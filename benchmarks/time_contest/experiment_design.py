@@ -28,7 +28,7 @@ def chosen_runs(features: FloatArray, cost: FloatArray, most: int) -> list[int]:
         cost: [n].
         most: runs.
     """
-    order = np.argsort(cost, kind="stable")[:_most_candidates(most)]
+    order = np.argsort(cost, kind="stable")[: _most_candidates(most)]
     scaled = features[order] / np.maximum(features.mean(axis=0), 1e-12)
     products = scaled[:, :, None] * scaled[:, None, :]
     own_cost = cost[order]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
-from time_contest.contestant import Predict, Rows
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import PublishedGraph
 from driple.inspector.data.workload_features import workload_feature_table
-from driple.inspector.time.link_seconds import link_seconds
+from driple.inspector.time.link_seconds import link_seconds as seconds_of_links
 from driple.inspector.time.time_rows import TimeRow, step_times
+from time_contest.contestant import Predict, Rows
 
 ONE_MACHINE_MBIT = 100_000.0
 """Taken as the link rate where all tasks share a machine."""
@@ -28,6 +28,11 @@ def link_mbit(row: TimeRow) -> float:
     """Nominal rate of a link, or the limit that the run had."""
     nominal = row.setting.link_mbit or ONE_MACHINE_MBIT
     return float(min(nominal, row.example.workload.get("network_rate_mbit") or nominal))
+
+
+def link_seconds(rows: Rows) -> FloatArray:
+    """[n] seconds that the busiest link needs for the tensors of a step; 0 where the graph does not tell the bytes."""
+    return np.nan_to_num(seconds_of_links([row.example for row in rows], [row.setting for row in rows]))
 
 
 def graph_totals(rows: Rows) -> FloatArray:

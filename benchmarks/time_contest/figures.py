@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+
+from driple.inspector.data.array_types import FloatArray
+from driple.inspector.time.time_rows import TimeRow, step_times
 from time_contest.cherrypick_search import search_jobs
 from time_contest.contestant import Contestant
 from time_contest.errors import coverage, error_of, noise_floor, percent_errors
 from time_contest.folds import Fold
 from time_contest.kept_predictions import Predicted
-from time_contest.places import place_of, places_of
+from time_contest.places import Place, place_of, places_of
 from time_contest.registry import OURS
-
-from driple.inspector.data.array_types import FloatArray
-from driple.inspector.time.time_rows import TimeRow, step_times
 
 Figures = dict[str, Any]
 ALL = "all"
@@ -27,16 +26,26 @@ KEPT_PARTS = ("architecture", "family")
 """Parts whose predictions are in the figures, row by row."""
 
 
-def names_of_places(rows: Sequence[TimeRow]) -> dict[tuple[str, str], str]:
-    """A short name for each place: the setting, and a letter for the machine if several measured it."""
-    machines = {machine: number for number, machine in enumerate(dict.fromkeys(row.machine for row in rows))}
+Names = Mapping[Place, str]
+
+
+def names_of_places(rows: Sequence[TimeRow]) -> dict[Place, str]:
+    """A short name for each place: the setting, with machine and framework where several places have it."""
+    letters = letters_of_machines(rows)
     places = places_of(rows)
-    count = defaultdict(int)
+    names = {}
     for place in places:
-        count[place.setting] += 1
+        alike = [other for other in places if other.setting == place.setting]
+        parts = [f"machine {letters[place.machine]}"] if len({other.machine for other in alike}) > 1 else []
+        parts += [place.framework] if len({other.framework for other in alike}) > 1 else []
+        names[place] = f"{place.setting} ({', '.join(parts)})" if parts else place.setting
+    return names
+
+
+def letters_of_machines(rows: Sequence[TimeRow]) -> dict[str, str]:
+    """A letter for each machine, in the order of the rows."""
     return {
-        place: place.setting if count[place.setting] == 1 else f"{place.setting} ({chr(65 + machines[place.machine])})"
-        for place in places
+        machine: chr(ord("A") + number) for number, machine in enumerate(dict.fromkeys(row.machine for row in rows))
     }
 
 
@@ -55,12 +64,12 @@ def figures_of(
         predictions: of each contestant, by position of the fold.
     """
     names = names_of_places(rows)
-    machines = list(dict.fromkeys(row.machine for row in rows))
+    letters = letters_of_machines(rows)
     found: Figures = {
         "places": {
             names[place]: {
                 "rows": sum(place_of(row) == place for row in rows),
-                "machine": chr(65 + machines.index(place.machine)),
+                "machine": letters[place.machine],
                 "noise": noise_floor([row for row in rows if place_of(row) == place]),
                 "repeated": sum(len(row.repeats) > 1 for row in rows if place_of(row) == place),
             }
@@ -69,7 +78,7 @@ def figures_of(
         "families": len({row.family for row in rows}),
         "models": len({row.model for row in rows}),
         "contestants": {
-            name: {"title": one.title, "source": one.source, "needs_runs": one.needs_runs}
+            name: {"title": one.title, "source": one.source, "needs_runs": one.needs_runs, "simulates": one.simulates}
             for name, one in contestants.items()
         },
         "parts": {},
@@ -108,7 +117,7 @@ def whole_predictions(
 def _add(
     found: Figures,
     rows: Sequence[TimeRow],
-    names: Mapping[tuple[str, str], str],
+    names: Names,
     part: str,
     name: str,
     results: Sequence[tuple[Fold, Predicted]],
@@ -141,9 +150,7 @@ def _add(
         }
 
 
-def _coverage(
-    rows: Sequence[TimeRow], names: Mapping[tuple[str, str], str], whole: FloatArray
-) -> dict[str, float | None]:
+def _coverage(rows: Sequence[TimeRow], names: Names, whole: FloatArray) -> dict[str, float | None]:
     found = {}
     for place, name in names.items():
         own = [number for number, row in enumerate(rows) if place_of(row) == place and not np.isnan(whole[number])]
@@ -156,8 +163,6 @@ def _numbers(values: Sequence[float | None]) -> FloatArray:
     return np.array([np.nan if one is None else one for one in values], dtype=np.float64)
 
 
-def measured_rows(rows: Sequence[TimeRow], names: Mapping[tuple[str, str], str]) -> list[list[Any]]:
+def measured_rows(rows: Sequence[TimeRow], names: Names) -> list[list[Any]]:
     """Place, workload, family, step and number of runs of each row: what predictions are compared with."""
-    return [
-        [names[place_of(row)], row.label, row.family, float(f"{row.step_s:.4g}"), len(row.repeats)] for row in rows
-    ]
+    return [[names[place_of(row)], row.label, row.family, float(f"{row.step_s:.4g}"), len(row.repeats)] for row in rows]

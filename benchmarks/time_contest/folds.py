@@ -5,7 +5,8 @@ random         the file's random split, likewise
 family         leave one family of models out, each in turn
 model          leave one model out, each in turn
 setting K      leave one setting out whose machine has others, then give K of its rows back, drawn at random
-machine K      leave one machine out; with K = 1 one chosen run of each of its settings is given back
+machine K      leave one machine out; with K = 1 one chosen run of each of its settings is given back: the workload that
+               the time predictor names as the best anchor, from the rows of the other machines
 
 In the last two a contestant that needs runs of the very job may only use training rows: nothing else ran on the setting
 or the machine. In the others it may use every other row.
@@ -17,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from time_contest.features import graph_totals
-from time_contest.places import Place, place_of, places_of
 
+from driple.inspector.time.held_out import best_anchor
 from driple.inspector.time.time_rows import TimeRow
+from time_contest.features import graph_totals
+from time_contest.places import place_of, places_of
 
 ANCHORS = (0, 5, 10, 20)
 DRAWS = 5
@@ -72,19 +74,19 @@ def _fold(part: str, name: str, tested: Sequence[bool]) -> Fold:
 
 
 def settings(rows: Rows) -> Iterator[Fold]:
-    for place in known_machines(rows):
-        own = [number for number, row in enumerate(rows) if place_of(row) == place]
+    for setting, machine in known_machines(rows):
+        own = [number for number, row in enumerate(rows) if (str(row.setting), row.machine) == (setting, machine)]
         for count in ANCHORS:
             for draw in range(DRAWS if count else 1):
                 rng = np.random.default_rng([draw, count])
                 anchors = sorted(rng.choice(own, min(count, len(own) // 2), replace=False).tolist())
-                yield _left_out(f"setting {count}", f"{place.setting}, draw {draw}", rows, own, anchors)
+                yield _left_out(f"setting {count}", f"{setting}, {machine}, draw {draw}", rows, own, anchors)
 
 
-def known_machines(rows: Rows) -> list[Place]:
-    """Places whose machine has rows of another setting."""
-    places = places_of(rows)
-    return [place for place in places if sum(other.machine == place.machine for other in places) > 1]
+def known_machines(rows: Rows) -> list[tuple[str, str]]:
+    """Settings and machines, where the machine has rows of another setting."""
+    found = sorted({(str(row.setting), row.machine) for row in rows})
+    return [one for one in found if sum(other[1] == one[1] for other in found) > 1]
 
 
 def machines(rows: Rows) -> Iterator[Fold]:
@@ -96,17 +98,25 @@ def machines(rows: Rows) -> Iterator[Fold]:
 
 
 def chosen_anchors(rows: Rows, own: Sequence[int]) -> list[int]:
-    """Of each setting, the row that computes most for its communication: FLOPs by seconds of the link.
+    """A row of each site of a machine: the workload that is named by the rows of the other machines.
 
-    It is chosen by what is known before it runs.
+    Where it was not measured, the row with the most FLOPs by second of the link, of those with at least as many FLOPs
+    as half of the rows. Both are known before anything runs on the machine.
     """
-    totals = graph_totals([rows[number] for number in own])
-    share = np.nan_to_num(totals[:, 0]) / np.maximum(totals[:, 3], 1e-6)
+    mine = set(own)
+    named = best_anchor([row for number, row in enumerate(rows) if number not in mine]).label
     found = []
     for place in places_of(rows[number] for number in own):
-        mine = [position for position, number in enumerate(own) if place_of(rows[number]) == place]
-        found.append(own[max(mine, key=lambda position: (share[position], rows[own[position]].label))])
+        here = [number for number in own if place_of(rows[number]) == place]
+        same = [number for number in here if rows[number].label == named]
+        found.append(same[0] if same else here[_most_computing([rows[number] for number in here])])
     return found
+
+
+def _most_computing(rows: Rows) -> int:
+    totals = np.nan_to_num(graph_totals(rows))
+    share = totals[:, 0] / np.maximum(totals[:, 3], 1e-6)
+    return int(np.where(totals[:, 0] >= np.median(totals[:, 0]), share, -1.0).argmax())
 
 
 def _left_out(part: str, name: str, rows: Rows, own: Sequence[int], anchors: Sequence[int]) -> Fold:

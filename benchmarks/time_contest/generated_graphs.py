@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from time_contest.graph_writer import GraphWriter, Tensor
 
 from driple.pipeline.graph.public import OpGraph
+from time_contest.graph_writer import GraphWriter, Tensor
 
 Body = Callable[[GraphWriter, np.random.Generator], Tensor]
 """Writes everything before the classifier and returns a matrix [rows, features]."""
@@ -156,9 +156,7 @@ def attention(writer: GraphWriter, rng: np.random.Generator) -> Tensor:
 def recurrent(writer: GraphWriter, rng: np.random.Generator) -> Tensor:
     """Cells with gates in a loop, as in NMT: TensorFlow's graph has the body of the loop once."""
     length, width = _between(rng, 4, 50), _between(rng, 16, 512)
-    x = writer.reshape(
-        writer.lookup(int(rng.choice(_VOCABULARIES)), width, length), writer.batch_size, length * width
-    )
+    x = writer.reshape(writer.lookup(int(rng.choice(_VOCABULARIES)), width, length), writer.batch_size, length * width)
     x = writer.dense(x, width)
     for _ in range(int(rng.integers(1, 5))):
         merged = writer.elementwise("Merge", writer.elementwise("Enter", x, "Exit"), "Switch")

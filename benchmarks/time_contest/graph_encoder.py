@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from time_contest.encoder_graphs import FEATURES, EncoderGraph
 from torch import Tensor, nn
 
 from driple.inspector.data.array_types import FloatArray
+from time_contest.encoder_graphs import FEATURES, EncoderGraph
 
 HIDDEN = 32
 ROUNDS = 5

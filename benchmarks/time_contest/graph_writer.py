@@ -92,7 +92,9 @@ class GraphWriter:
     def concat(self, parts: Sequence[Tensor]) -> Tensor:
         """Along the last dimension."""
         if len({part.shape[:-1] for part in parts}) != 1:
-            raise ValueError(f"ConcatV2: shapes {[part.shape for part in parts]} differ in more than the last dimension")
+            raise ValueError(
+                f"ConcatV2: shapes {[part.shape for part in parts]} differ in more than the last dimension"
+            )
         shape = (*parts[0].shape[:-1], sum(part.shape[-1] for part in parts))
         axis = self.op("Const", (), ())
 

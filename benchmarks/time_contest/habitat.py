@@ -12,16 +12,16 @@ rooflines. Where the job with this batch size ran nowhere else, there is no pred
 from __future__ import annotations
 
 import numpy as np
-from time_contest.contestant import Answer, Rows
-from time_contest.job_runs import JobRuns
-from time_contest.places import Place, nearest_rows, place_of
-from time_contest.relative_lstsq import relative_rates, seconds_by
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table
-from driple.inspector.time.link_seconds import link_seconds
 from driple.inspector.time.time_rows import TimeRow, step_times
 from driple.pipeline.graph.public import COUNTED
+from time_contest.contestant import Answer, Rows
+from time_contest.features import link_seconds
+from time_contest.job_runs import JobRuns
+from time_contest.places import Place, nearest_rows, place_of
+from time_contest.relative_lstsq import relative_rates, seconds_by
 
 MOVING = ("normalisation", "pooling", "elementwise", "reduction", "movement", "lookup", "update", "loop")
 """Classes of ops that are bound by memory."""
@@ -42,10 +42,10 @@ def origin(row: TimeRow, runs: JobRuns, seed: int) -> Rows:
     """One run of the same workload elsewhere: on the same machine, with as many workers, if there is a choice."""
     known = [one for one in runs.others(row) if one.label == row.label]
 
-    def distance(one: TimeRow) -> tuple[bool, int, int, str, str]:
+    def distance(one: TimeRow) -> tuple[bool, int, int, Place]:
         workers = abs(one.setting.workers - row.setting.workers)
         servers = abs(one.setting.servers - row.setting.servers)
-        return one.machine != row.machine, workers, servers, *place_of(one)
+        return one.machine != row.machine, workers, servers, place_of(one)
 
     return [min(known, key=distance)] if known else ()
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 import numpy as np
-from time_contest.places import hosts
 
 from driple.inspector.time.time_rows import TimeRow
+from time_contest.places import hosts
 
 MOST_RUNS = 5
 """Sample runs of a job, at most."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from driple.inspector.data.array_types import FloatArray
 from time_contest.contestant import Predict, Rows
 from time_contest.features import Model, all_features, regression
 from time_contest.quiet_fit import quietly
-
-from driple.inspector.data.array_types import FloatArray
 
 HIDDEN = (64, 32)
 NETWORKS = 5

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from driple.contracts.run_dir import replacing
 from time_contest.contestant import Contestant
 from time_contest.folds import Fold
-
-from driple.contracts.run_dir import replacing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class KeptPredictions:
     """A folder of predictions."""
 
     def __init__(self, folder: Path, datasets: str) -> None:
-        self._folder = folder / datasets[:12]
+        self.folder = folder / datasets[:12]
 
     def find(self, name: str, contestant: Contestant, fold: Fold) -> Predicted | None:
         path = self._path(name, contestant, fold)
@@ -50,19 +49,19 @@ class KeptPredictions:
 
     def answers(self) -> dict[str, float]:
         """Seconds to answer, by contestant."""
-        path = self._folder / "answers.json"
+        path = self.folder / "answers.json"
         return dict(json.loads(path.read_text())) if path.is_file() else {}
 
     def keep_answers(self, found: Mapping[str, float]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self._folder / "answers.json") as stream:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self.folder / "answers.json") as stream:
             json.dump(dict(found), stream)
 
     def _path(self, name: str, contestant: Contestant, fold: Fold) -> Path:
-        code = _hash_of_files(contestant.code)
+        code = hash_of_files(contestant.code)
         positions = sha256(repr((fold.train, fold.test, fold.runs)).encode()).hexdigest()
         folder = f"{_plain(name)}-{code[:12]}"
-        return self._folder / folder / f"{_plain(fold.part)}-{_plain(fold.name)}-{positions[:12]}.json"
+        return self.folder / folder / f"{_plain(fold.part)}-{_plain(fold.name)}-{positions[:12]}.json"
 
 
 def hash_of_datasets(datasets: Path, settings: Sequence[str]) -> str:
@@ -74,7 +73,8 @@ def hash_of_datasets(datasets: Path, settings: Sequence[str]) -> str:
     return digest.hexdigest()
 
 
-def _hash_of_files(paths: Iterable[Path]) -> str:
+def hash_of_files(paths: Iterable[Path]) -> str:
+    """Of files, and of the Python files of folders."""
     digest = sha256()
     for path in paths:
         for one in sorted(path.rglob("*.py")) if path.is_dir() else [path]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from results_text import filled, head
+
 from time_contest.cherrypick_search import Search
 from time_contest.figures import ALL, Figures
 from time_contest.folds import ANCHORS, DRAWS
@@ -120,9 +121,9 @@ def _related(figures: Figures) -> str:
     lines = [
         "## Methods side by side",
         "",
-        f"Errors are means over the settings. Time to answer is that of one workload with its graph in memory and a"
-        f" trained model. Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without their"
-        " start.",
+        "Errors are means over the settings. Time to answer is that of one workload with its graph in memory and a"
+        f" trained model. Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without"
+        " their start.",
         "",
         *head(
             *("method", "source", "needs runs of the job", "architecture split", "leave one family out"),

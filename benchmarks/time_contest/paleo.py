@@ -12,13 +12,13 @@ write, and a share of the link's time that is not hidden behind computing.
 from __future__ import annotations
 
 import numpy as np
+
+from driple.inspector.data.array_types import FloatArray
+from driple.inspector.time.time_rows import step_times
 from time_contest.contestant import Predict, Rows
 from time_contest.features import graph_totals
 from time_contest.places import by_place
 from time_contest.relative_lstsq import LEAST_S, relative_rates, seconds_by
-
-from driple.inspector.data.array_types import FloatArray
-from driple.inspector.time.time_rows import step_times
 
 LEAST = 3
 """Rows of a place for three rates."""

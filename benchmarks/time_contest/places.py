@@ -1,4 +1,7 @@
-"""Places: a setting on a machine. Contestants that are fitted for each place take the nearest rows that they have."""
+"""Places: a setting on a machine, for a framework.
+
+Contestants that are fitted for each place take the nearest rows that they have.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from driple.inspector.time.time_rows import TimeRow
 
 
 class Place(NamedTuple):
-    """Where rows were measured."""
+    """Where rows were measured: `TimeRow.site`, with names."""
 
     setting: str
     machine: str
+    framework: str
 
 
 def place_of(row: TimeRow) -> Place:
-    return Place(str(row.setting), row.machine)
+    return Place(*row.site)
 
 
 def places_of(rows: Iterable[TimeRow]) -> list[Place]:
@@ -33,11 +37,14 @@ def hosts(row: TimeRow) -> int:
 
 
 def nearest_rows(train: Sequence[TimeRow], place: Place, least: int = 1) -> list[TimeRow]:
-    """Training rows of the place if there are `least`, else those of its machine, else all."""
-    known = [row for row in train if place_of(row) == place]
-    if len(known) < least:
-        known = [row for row in train if row.machine == place.machine]
-    return known if len(known) >= least else list(train)
+    """Training rows of the place if there are `least`, else those of its machine and framework, of its machine, all."""
+    near: tuple[Callable[[TimeRow], bool], ...] = (
+        lambda row: place_of(row) == place,
+        lambda row: place_of(row)[1:] == place[1:],
+        lambda row: row.machine == place.machine,
+    )
+    found = ([row for row in train if is_near(row)] for is_near in near)
+    return next((rows for rows in found if len(rows) >= least), list(train))
 
 
 def by_place(

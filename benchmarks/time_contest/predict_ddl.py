@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from time_contest.contestant import Learn, Predict, Rows
-from time_contest.encoder_graphs import encoder_graph
-from time_contest.features import Table, cluster_table, total_features
-from time_contest.support_vectors import regressed
 
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.examples import Graph
 from driple.pipeline.graph.public import OpGraph
+from time_contest.contestant import Learn, Predict, Rows
+from time_contest.encoder_graphs import encoder_graph
+from time_contest.features import Table, cluster_table, total_features
+from time_contest.support_vectors import regressed
 
 if TYPE_CHECKING:
     from time_contest.graph_encoder import GraphEncoder

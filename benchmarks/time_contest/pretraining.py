@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional
+
 from time_contest import encoder_graphs, generated_graphs, graph_encoder, graph_writer
 from time_contest.encoder_graphs import EncoderGraph, two_views
 from time_contest.encoder_graphs import zoo_graphs as graphs_of_the_zoo
 from time_contest.graph_encoder import BATCH, GraphEncoder, batch_of, pooled
-from torch import Tensor
-from torch.nn import functional
 
 GENERATED = 4000
 EPOCHS = 20
@@ -73,9 +74,7 @@ def _loss(encoder: GraphEncoder, views: Views) -> Tensor:
         projected.append(functional.normalize(encoder.projection(pooled(states, batch.real)), dim=1))
     likeness = projected[0] @ projected[1].T / _TEMPERATURE
     same = torch.arange(len(views))
-    return total + _CONTRAST * (
-        functional.cross_entropy(likeness, same) + functional.cross_entropy(likeness.T, same)
-    )
+    return total + _CONTRAST * (functional.cross_entropy(likeness, same) + functional.cross_entropy(likeness.T, same))
 
 
 def kept_encoder(folder: Path, say: Say, generated: int = GENERATED, epochs: int = EPOCHS) -> GraphEncoder:

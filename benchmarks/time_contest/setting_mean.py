@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from time_contest.contestant import Predict, Rows
-from time_contest.places import by_place
 
 from driple.inspector.time.time_rows import step_times
+from time_contest.contestant import Predict, Rows
+from time_contest.places import by_place
 
 
 def learn(train: Rows, seed: int) -> Predict:

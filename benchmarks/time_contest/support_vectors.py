@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+
+from driple.inspector.data.array_types import FloatArray
 from time_contest.contestant import Predict, Rows
 from time_contest.features import Model, Table, regression, total_features
 from time_contest.justus import networks
-
-from driple.inspector.data.array_types import FloatArray
 
 FOLDS = 5
 

@@ -6,10 +6,10 @@ Source: GradientBoostingRegressor of scikit-learn.
 from __future__ import annotations
 
 import numpy as np
-from time_contest.contestant import Predict, Rows
-from time_contest.features import Model, all_features, regression
 
 from driple.inspector.data.array_types import FloatArray
+from time_contest.contestant import Predict, Rows
+from time_contest.features import Model, all_features, regression
 
 
 def learn(train: Rows, seed: int) -> Predict:

@@ -108,7 +108,7 @@ def test_settings_are_ranked_by_probability_then_cost(
     steps = [one.step_time_s or 0.0 for one in simulated]
     slow, fast = SETTINGS if steps[0] > steps[1] else SETTINGS[::-1]
     totals = {one.setting: job_of(one).total_s for one in planned(simulated)}
-    prices = Prices(by_setting={slow: 1.0, fast: 100.0})
+    prices = Prices(by_setting={slow: 1.0, fast: 4.0})
     tight = planned(simulated, deadline_s=1.05 * totals[slow], prices=prices).ranking
     assert [one.setting for one in tight] == [fast, slow]
     assert [job_of(one).meets for one in tight] == [True, True]

@@ -99,7 +99,8 @@ def machine_speeds(simulator: StepSimulator, rows: Sequence[TimeRow]) -> dict[st
 
 def workload_of(values: Mapping[str, Any]) -> Workload | None:
     """The workload of a dataset row; None for a model that is not of the zoo."""
-    known = {one.name: values.get(one.name) for one in fields(Workload) if values.get(one.name) is not None}
+    known: dict[str, Any] = {one.name: values.get(one.name) for one in fields(Workload)}
+    known = {name: value for name, value in known.items() if value is not None}
     if values.get("code_sha256") is not None or "model" not in known:
         return None
     whole = {name: int(known[name]) for name in ("batch_size", "image_size", "sequence_length") if name in known}

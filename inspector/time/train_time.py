@@ -75,17 +75,7 @@ class TimeTraining:
         }
 
     def __str__(self) -> str:
-        head = (
-            "setting",
-            "workloads",
-            "simulated",
-            "noise",
-            "family left out",
-            "median",
-            "in 90 %",
-            "setting",
-            "machine",
-        )
+        head = tuple("setting,workloads,simulated,noise,family left out,median,in 90 %,setting,machine".split(","))
         rows: list[tuple[str, ...]] = [head]
         for one in self.settings:
             numbers = (one.noise, one.family, one.family_median, one.coverage, one.new_setting, one.new_machine)
@@ -95,8 +85,8 @@ class TimeTraining:
         lines = ["Mean absolute error of the step time on workloads that the model had not seen, in percent."]
         lines += ["setting, machine: that was left out too; machine: with one anchor run of each setting", ""]
         for name, *others in rows:
-            cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-            lines.append(f"{name:<{widths[0]}}  {cells}")
+            aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+            lines.append(f"{name:<{widths[0]}}  {aligned}")
         return "\n".join(lines)
 
 

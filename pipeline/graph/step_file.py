@@ -57,7 +57,7 @@ def read_steps(path: Path) -> Iterator[tuple[StepKey, TrainingStep]]:
     except (arrow.ArrowException, OSError, ValueError):
         raise BadInput(f"{path}: not a file of training steps; name another, or delete it to build it again") from None
     for row in rows:
-        yield tuple(row[name] for name in KEY_COLUMNS), _step(row)  # type: ignore[misc]
+        yield tuple(row[name] for name in KEY_COLUMNS), _step(row)
 
 
 def _lists(step: TrainingStep) -> dict[str, Any]:

@@ -103,5 +103,7 @@ def workload_of(values: Mapping[str, Any]) -> Workload | None:
     known = {name: value for name, value in known.items() if value is not None}
     if values.get("code_sha256") is not None or "model" not in known:
         return None
-    whole = {name: int(known[name]) for name in ("batch_size", "image_size", "sequence_length") if name in known}
-    return Workload(**{**known, **whole})
+    for name in ("batch_size", "image_size", "sequence_length"):
+        if name in known:
+            known[name] = int(known[name])
+    return Workload(**known)

@@ -75,8 +75,9 @@ class TimeTraining:
         }
 
     def __str__(self) -> str:
-        head = tuple("setting,workloads,simulated,noise,family left out,median,in 90 %,setting,machine".split(","))
-        rows: list[tuple[str, ...]] = [head]
+        head: tuple[str, ...] = ("setting", "workloads", "simulated", "noise", "family left out")
+        head += ("median", "in 90 %", "setting", "machine")
+        rows = [head]
         for one in self.settings:
             numbers = (one.noise, one.family, one.family_median, one.coverage, one.new_setting, one.new_machine)
             cells = (NONE if number is None else f"{number:.1f} %" for number in numbers)

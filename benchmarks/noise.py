@@ -26,7 +26,7 @@ from pages import parser_of, publish
 from repeatability import mean_distance
 
 from driple.contracts.formats.dataset import MEASURED, fill_later_columns
-from driple.contracts.machines import NEEDED, PLACED, machines_of, said
+from driple.contracts.machine_identity import NEEDED, PLACED, machines_of, said
 from driple.contracts.metrics import COLUMNS, NETWORK, TARGET_OF_COLUMN
 from driple.inspector.data.examples import WORKLOAD
 

@@ -42,7 +42,7 @@ from driple.inspector.training.train_inspector import train_inspector
 from driple.simulator.fit.fit_rows import fit_rows, fit_speed, replays_of
 from driple.simulator.fit.measured_jobs import STEP, read_jobs
 from driple.simulator.fit.replay import Replay, targets
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.host_model import host_model
 
 KEPT = Path("benchmarks/data/simulator-cpu.json")

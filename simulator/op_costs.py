@@ -143,7 +143,16 @@ def speed_factor(device: DeviceFile) -> float:
     return device.get(SPEED, 1.0)
 
 
-def at_speed(device: DeviceFile, speed: float) -> DeviceFile:
-    """The device of a machine that is so much faster than the one that the other parameters were fitted to."""
-    value = Parameter(speed, "1", "argument", "")
-    return replace(device, parameters={**device.parameters, SPEED: value})
+def at_speed(device: DeviceFile, speed: float, arithmetic: float = 1.0) -> DeviceFile:
+    """The device of a machine beside the one that the other parameters were fitted to.
+
+    Args:
+        device: the file.
+        speed: how much faster the machine is as a whole.
+        arithmetic: how much faster its arithmetic is beyond that.
+    """
+    changed = {SPEED: speed, PEAK: device.value(PEAK) * arithmetic}
+    old = device.parameters
+    known = {name: replace(old[name], value=value) for name, value in changed.items() if name in old}
+    new = {name: Parameter(value, "1", "argument", "") for name, value in changed.items() if name not in old}
+    return replace(device, parameters={**old, **known, **new})

@@ -21,7 +21,7 @@ from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import op_costs, speed_factor
-from driple.simulator.pair_averaging import PairAveragingJob
+from driple.simulator.pair_exchange import PairAveragingJob
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline

@@ -29,11 +29,28 @@ from driple.simulator.sampling import NVML_SAMPLE_S
 from driple.simulator.simulate import SimulatedJob, simulate
 from driple.simulator.training_job import Progress
 
-__all__ = ["DeviceFit", "Simulation", "check_servers", "check_setting", "default_placement", "known_devices"]
+__all__ = [
+    "DeviceFit",
+    "MachineSpeed",
+    "Simulation",
+    "check_servers",
+    "check_setting",
+    "default_placement",
+    "known_devices",
+]
 __all__ += ["no_device", "simulate_workload", "usual_backend"]
 
 MOST_PAIRS = 1024
 """Of tasks that exchange tensors. Time grows with their square: so many take minutes."""
+
+
+class MachineSpeed(NamedTuple):
+    """A machine with processors beside that of the device file."""
+
+    speed: float = 1.0
+    """How much faster it is as a whole."""
+    arithmetic: float = 1.0
+    """How much faster its arithmetic is beyond that."""
 
 
 class DeviceFit(NamedTuple):
@@ -113,7 +130,7 @@ def simulate_workload(
     rate_mbit: float | None = None,
     topology: str | None = None,
     backend: str | None = None,
-    speed: float | None = None,
+    speed: MachineSpeed | None = None,
     progress: Progress | None = None,
 ) -> Simulation:
     """Simulates a workload on a setting.
@@ -140,7 +157,7 @@ def simulate_workload(
     pairs = check_size(setting, workload.path if topology is None else topology)
     files = parameters(setting) if files is None else files
     if speed is not None and files.device.kind == CPU_KIND:
-        files = replace(files, device=at_speed(files.device, speed))
+        files = replace(files, device=at_speed(files.device, *speed))
     if rate_mbit is not None and files.link_bytes_per_s is not None:
         files = replace(files, link_bytes_per_s=min(files.link_bytes_per_s, rate_mbit * 1e6 / 8))
     if step is None:

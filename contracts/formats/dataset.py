@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.machines import COLUMN as MACHINE_COLUMN
+from driple.contracts.machine_identity import COLUMN as MACHINE_COLUMN
 from driple.contracts.metrics import RESOURCES, TARGETS
 from driple.contracts.run_spec import NetworkCondition
 from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
@@ -224,7 +224,7 @@ FINGERPRINT = _columns(
 MACHINE = _columns(
     f"{MACHINE_COLUMN} | int | machines of this file that differ by more than 5 %, from 1; null without a fingerprint",
 )
-"""By contracts/machines.py from the fingerprints of all rows of the file."""
+"""By contracts/machine_identity.py from the fingerprints of all rows of the file."""
 START = _columns(
     "start_s | real | from the start of the first task to the end of the worker's first step, less the time of a step; "
     "null for a server, and in rows of earlier releases",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts import machines
+from driple.contracts import machine_identity as machines
 from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (

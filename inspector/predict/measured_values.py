@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from driple.contracts import machines
+from driple.contracts import machine_identity as machines
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import (
     NETWORK_COLUMNS,

@@ -1,7 +1,8 @@
 """Simulated step times of measured rows, and how fast their machines are beside that of the device file.
 
-The training steps of the rows are stored beside the datasets, or are those of the zoo. The speed of a machine has the
-least error of simulated step times on some of its rows.
+The training steps of the rows are stored beside the datasets, or are those of the zoo. A machine has two speeds: as a
+whole, and of its arithmetic beyond that, which newer processors have raised most. They have the least error of
+simulated step times on some of its rows; few rows tell the first one alone.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
 from driple.inspector.time.time_rows import TimeRow
 from driple.pipeline.graph.public import StepKey, TrainingStep, read_steps, step_key, stored_step
-from driple.simulator.simulation import simulate_workload
+from driple.simulator.simulation import MachineSpeed, simulate_workload
 
 SIMULATED_STEPS = 6
 """Steps of each worker: the first one is left out."""
-SLOWEST, FASTEST = 0.1, 20.0
+WIDTHS = (2.0, 1.0, 0.35, 0.12)
+"""Of the logarithm of a speed, in each round of the search: values are tried as far from the best one so far."""
 TRIED = 7
-"""Speeds in each round of the search."""
-ROUNDS = 3
-MOST_ROWS = 12
+"""Values in each round."""
+MOST_ROWS = 20
 """Of a machine, that are simulated at every speed."""
+LEAST_ROWS = 8
+"""For the speed of arithmetic."""
 WORST = 1.0
 """An error of the logarithm counts as this at most."""
 
@@ -44,7 +47,7 @@ class StepSimulator:
         path = datasets / STEPS
         self._stored: Mapping[StepKey, TrainingStep] = dict(read_steps(path)) if path.is_file() else {}
 
-    def seconds(self, row: TimeRow, speed: float | None) -> float | None:
+    def seconds(self, row: TimeRow, speed: MachineSpeed | None) -> float | None:
         """The simulated step time; None if the step is not stored or the setting cannot be simulated."""
         workload = workload_of(row.example.workload)
         if workload is None:
@@ -52,37 +55,41 @@ class StepSimulator:
         step = stored_step(workload, row.setting) or self._stored.get(step_key(workload, row.setting.servers))
         return None if step is None else simulated_seconds(workload, row.setting, step, speed)
 
-    def speed_of(self, rows: Sequence[TimeRow]) -> float:
-        """The speed of the machine of these rows; 1 if none of them can be simulated."""
+    def speed_of(self, rows: Sequence[TimeRow]) -> MachineSpeed:
+        """The speeds of the machine of these rows; those of the device file if none of them can be simulated."""
         some = [rows[place] for place in np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int).tolist()]
-        low, high, best = SLOWEST, FASTEST, 1.0
-        for _ in range(ROUNDS):
-            speeds = np.geomspace(low, high, TRIED).tolist()
-            errors = [self._error(some, speed) for speed in speeds]
-            if not math.isfinite(min(errors)):
-                return 1.0
-            place = int(np.argmin(errors))
-            best, low, high = speeds[place], speeds[max(0, place - 1)], speeds[min(TRIED - 1, place + 1)]
-        return float(best)
+        names = MachineSpeed._fields if len(some) >= LEAST_ROWS else MachineSpeed._fields[:1]
+        best = MachineSpeed()
+        for width in WIDTHS:
+            for name in names:
+                factors = np.exp(np.linspace(-width, width, TRIED)).tolist()
+                tried = [best._replace(**{name: getattr(best, name) * factor}) for factor in factors]
+                errors = [self._error(some, one) for one in tried]
+                if not math.isfinite(min(errors)):
+                    return MachineSpeed()
+                best = tried[int(np.argmin(errors))]
+        return best
 
     def simulated(
-        self, rows: Sequence[TimeRow], speeds: Mapping[str, float], progress: Progress = lambda done, total: None
+        self, rows: Sequence[TimeRow], speeds: Mapping[str, MachineSpeed], progress: Progress = lambda done, total: None
     ) -> tuple[TimeRow, ...]:
-        """The rows with simulated step times, at the speeds of their machines."""
+        """The rows with simulated step times, and the speeds of their machines."""
         found = []
         for number, row in enumerate(rows):
             progress(number, len(rows))
-            found.append(replace(row, simulated_s=self.seconds(row, speeds.get(row.machine))))
+            speed = speeds.get(row.machine)
+            arithmetic = 1.0 if speed is None else speed.arithmetic
+            found.append(replace(row, simulated_s=self.seconds(row, speed), arithmetic=arithmetic))
         return tuple(found)
 
-    def _error(self, rows: Sequence[TimeRow], speed: float) -> float:
+    def _error(self, rows: Sequence[TimeRow], speed: MachineSpeed) -> float:
         pairs = [(self.seconds(row, speed), row.step_s) for row in rows]
         apart = [min(abs(math.log(found / measured)), WORST) for found, measured in pairs if found]
         return float(np.mean(apart)) if apart else math.inf
 
 
 def simulated_seconds(
-    workload: Workload, setting: Setting, step: TrainingStep, speed: float | None = None
+    workload: Workload, setting: Setting, step: TrainingStep, speed: MachineSpeed | None = None
 ) -> float | None:
     """The simulated step time; None if the workload cannot be simulated on the setting."""
     try:
@@ -91,8 +98,8 @@ def simulated_seconds(
         return None
 
 
-def machine_speeds(simulator: StepSimulator, rows: Sequence[TimeRow]) -> dict[str, float]:
-    """The speed of every machine."""
+def machine_speeds(simulator: StepSimulator, rows: Sequence[TimeRow]) -> dict[str, MachineSpeed]:
+    """The speeds of every machine."""
     names = dict.fromkeys(row.machine for row in rows)
     return {name: simulator.speed_of([row for row in rows if row.machine == name]) for name in names}
 

@@ -1,4 +1,4 @@
-"""Writes and reads the folder of a time model; contracts/formats/time_model.py has the format."""
+"""Writes and reads the folder of a time model; contracts/formats/step_time.py has the format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from driple.contracts.errors import BadInput, shown
 from driple.contracts.fingerprint import Fingerprint
-from driple.contracts.formats import time_model as layout
+from driple.contracts.formats import step_time as layout
 from driple.contracts.formats.inspector import WEIGHTS_PATTERN, weights_name
 from driple.contracts.installed_data import installed_data
 from driple.contracts.json_values import from_plain, read_json_file, to_plain
@@ -27,6 +27,7 @@ from driple.inspector.time.time_model import TimeModel
 from driple.inspector.time.time_predictor import TimePredictor
 from driple.inspector.time.time_table import Site
 from driple.inspector.time.work_amounts import AMOUNTS
+from driple.simulator.simulation import MachineSpeed
 
 _PREFIX = "model"
 
@@ -53,7 +54,7 @@ class _Stored:
 
     rates: dict[str, float]
     contention: float
-    speeds: dict[str, float]
+    speeds: dict[str, tuple[float, ...]]
     kernel: KernelLaw
     sites: tuple[_SiteRecord, ...]
     setting_errors: tuple[float, ...]
@@ -129,6 +130,9 @@ def _decode(folder: Path, value: Mapping[str, Any]) -> StoredTimePredictor:
     stored = from_plain(_Stored, join(value["model"], _PREFIX, _arrays(folder, value)), "model")
     if set(stored.rates) != set(AMOUNTS):
         raise BadInput("model.rates: not the amounts of work of this release; train it again")
+    for name, values in stored.speeds.items():
+        if len(values) != len(MachineSpeed._fields) or not min(values) > 0:
+            raise BadInput(f"model.speeds.{name}: expected two positive numbers; train it again")
     sites = {(one.setting, one.machine, one.framework): one for one in stored.sites}
     if not sites:
         raise BadInput("model.sites: expected one or more; train it again")
@@ -139,7 +143,7 @@ def _decode(folder: Path, value: Mapping[str, Any]) -> StoredTimePredictor:
         PooledLaw(tuple(stored.rates[name] for name in AMOUNTS), numbers),
         stored.kernel,
         {site: one.scale for site, one in sites.items()},
-        stored.speeds,
+        {name: MachineSpeed(*values) for name, values in stored.speeds.items()},
         stored.contention,
     )
     predictor = TimePredictor(
@@ -192,4 +196,12 @@ def _stored(predictor: TimePredictor) -> _Stored:
     )
     rates = dict(zip(AMOUNTS, model.pooled.rates, strict=True))
     errors = predictor.setting_errors, predictor.machine_errors
-    return _Stored(rates, model.contention, dict(model.speeds), model.kernel, sites, *errors, anchor=predictor.anchor)
+    return _Stored(
+        rates,
+        model.contention,
+        {name: tuple(one) for name, one in model.speeds.items()},
+        model.kernel,
+        sites,
+        *errors,
+        anchor=predictor.anchor,
+    )

@@ -25,6 +25,7 @@ from driple.inspector.time.kernel_law import KernelLaw
 from driple.inspector.time.pooled_law import PooledLaw, SiteNumbers, fit_numbers
 from driple.inspector.time.time_rows import TimeRow, step_times, table_of
 from driple.inspector.time.time_table import Site, TimeTable
+from driple.simulator.simulation import MachineSpeed
 
 OF_SIMULATION, OF_POOLED, OF_KERNEL = 0.5, 0.25, 0.25
 """Weights of the logarithms."""
@@ -44,13 +45,13 @@ class TimeModel:
     kernel: KernelLaw
     scales: Mapping[Site, float]
     """Measured to simulated times, the median of each site; 1 where nothing was simulated."""
-    speeds: Mapping[str, float]
-    """Of machines in simulations, beside the machine of the device file."""
+    speeds: Mapping[str, MachineSpeed]
+    """Of machines, beside the machine of the device file."""
     contention: float
     """Exponent with which the number of tasks that compute on shared processors slows each of them down."""
 
     @classmethod
-    def fit(cls, rows: Sequence[TimeRow], speeds: Mapping[str, float] | None = None) -> TimeModel:
+    def fit(cls, rows: Sequence[TimeRow], speeds: Mapping[str, MachineSpeed] | None = None) -> TimeModel:
         """Fits all parts.
 
         Args:
@@ -136,7 +137,7 @@ class TimeModel:
 
         return min(known, key=apart)
 
-    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, float] | None = None) -> TimeModel:
+    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, MachineSpeed] | None = None) -> TimeModel:
         """The model with what a few runs tell of their sites: the machine from one run, the setting from five or more.
 
         Rates of work stay. A site of a new machine takes its numbers from the most like site of any machine.

@@ -14,6 +14,7 @@ from driple.inspector.time.step_distribution import StepDistribution
 from driple.inspector.time.time_model import TimeModel
 from driple.inspector.time.time_rows import TimeRow
 from driple.inspector.time.time_table import Site, TimeTable
+from driple.simulator.simulation import MachineSpeed
 
 MEASURED_SETTING, NEW_SETTING, ANCHORED = "measured setting", "new setting", "anchored"
 """How much is known of a site: rows of it; rows of another setting on its machine; a few runs there."""
@@ -95,7 +96,8 @@ class TimePredictor:
             BadInput: the machine is not known, or the graph has no ops.
         """
         site = self.site_of(setting, str(example.workload.get("framework")), machine)
-        table = TimeTable.of([example], [setting])
+        speed = self.model.speeds.get(site[1], MachineSpeed())
+        table = TimeTable.of([example], [setting], np.array([speed.arithmetic]))
         seconds = self.model.predict_table(table, [site], np.array([simulated_s or np.nan]))[0]
         basis, errors = self._errors_of(site)
         return StepAnswer(StepDistribution.of(float(seconds), errors), site, basis)
@@ -112,7 +114,7 @@ class TimePredictor:
     def _all(self) -> tuple[float, ...]:
         return tuple(error for errors in self.errors.values() for error in errors)
 
-    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, float]) -> TimePredictor:
+    def with_anchors(self, rows: Sequence[TimeRow], speeds: Mapping[str, MachineSpeed]) -> TimePredictor:
         """The predictor with what a few runs of the user tell of their sites; arguments as of the model's."""
         model = self.model.with_anchors(rows, speeds)
         sites = frozenset(row.site for row in rows)

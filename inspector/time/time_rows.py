@@ -13,7 +13,7 @@ import numpy as np
 from driple.contracts.errors import BadInput, BadSetting
 from driple.contracts.fingerprint import Fingerprint
 from driple.contracts.formats.dataset import FINGERPRINT, MEASURED, SUFFIX
-from driple.contracts.machines import fingerprint_of, same_machine
+from driple.contracts.machine_identity import fingerprint_of, same_machine
 from driple.contracts.setting import Setting
 from driple.contracts.strategy import WORKER
 from driple.inspector.data.array_types import FloatArray
@@ -63,6 +63,8 @@ class TimeRow:
     """Step time of each run."""
     simulated_s: float | None = None
     """The step time as simulated (simulated_steps.py); None where it cannot be simulated."""
+    arithmetic: float = 1.0
+    """How much faster arithmetic is on the machine, beyond what is faster as a whole."""
 
     @property
     def site(self) -> Site:
@@ -141,7 +143,8 @@ def read_time_rows(
 
 def table_of(rows: Sequence[TimeRow]) -> TimeTable:
     """What is known of the rows before they run."""
-    return TimeTable.of([row.example for row in rows], [row.setting for row in rows])
+    arithmetic = np.array([row.arithmetic for row in rows])
+    return TimeTable.of([row.example for row in rows], [row.setting for row in rows], arithmetic)
 
 
 def step_times(rows: Iterable[TimeRow]) -> FloatArray:

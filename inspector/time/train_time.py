@@ -14,7 +14,7 @@ import numpy as np
 
 from driple.contracts.data_frame import data_frame
 from driple.contracts.formats.dataset import MEASURED, dataset_path
-from driple.contracts.formats.time_model import FOLDER
+from driple.contracts.formats.step_time import FOLDER
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.model.inspector_folder import versions
 from driple.inspector.predict.number_format import NONE

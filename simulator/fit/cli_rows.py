@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from driple.simulator.fit.cpu_files import machine_file
     from driple.simulator.fit.fit_rows import fit_rows, fit_speed, replays_of
     from driple.simulator.fit.measured_jobs import read_jobs
-    from driple.simulator.fit.step_file import StepFile
+    from driple.simulator.fit.step_source import StepFile
 
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from driple.simulator.fit.measured_jobs import MeasuredJob
 from driple.simulator.fit.op_rates import fit_rates, work_of
 from driple.simulator.fit.replay import Replay
 from driple.simulator.fit.server_rates import fit_server_rates, server_amounts
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.fit.timing import CONSTANTS, MOST_ROWS, TRIES, error, search
 from driple.simulator.host_model import HostModel, host_model
 from driple.simulator.op_costs import SPEED

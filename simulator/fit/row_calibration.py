@@ -13,7 +13,7 @@ from driple.contracts.formats.training_steps import STEPS
 from driple.contracts.setting import Setting
 from driple.simulator.fit.fit_rows import DEVICE, HOST, LEAST_ROWS, fit_rows, fit_speed, replays_of
 from driple.simulator.fit.measured_jobs import read_jobs
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.parameter_files import HOST_SUFFIX, find
 
 Say = Callable[[str], None]

@@ -13,7 +13,7 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.fingerprint import Fingerprint
-from driple.contracts.formats.time_model import FILE, FOLDER
+from driple.contracts.formats.step_time import FILE, FOLDER
 from driple.contracts.setting import Setting
 from driple.inspector.cli_train_time import main
 from driple.inspector.data.array_types import FloatArray
@@ -23,6 +23,7 @@ from driple.inspector.time.time_model import TimeModel
 from driple.inspector.time.time_predictor import ANCHORED, MEASURED_SETTING, NEW_SETTING, TimePredictor
 from driple.inspector.time.time_rows import Machines, TimeRow, read_time_rows, step_times
 from driple.inspector.time.train_time import noise_of
+from driple.simulator.simulation import MachineSpeed
 
 DATASETS = Path(__file__).parents[3] / "datasets"
 OLD = ("cpu-p1w1-1g", "cpu-p1w2-1g", "cpu-p2w2-1g")
@@ -187,5 +188,15 @@ def test_no_datasets_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_speed_of_a_machine_is_found_again(rows: tuple[TimeRow, ...]) -> None:
     simulator = StepSimulator(DATASETS)
     some = [row for row in rows if str(row.setting) == "cpu-p1w1-1g"][:30:6]
-    faster = [replace(row, step_s=simulator.seconds(row, 4.0) or row.step_s) for row in some]
-    assert simulator.speed_of(faster) == pytest.approx(4.0, rel=0.05)
+    speed = MachineSpeed(4.0)
+    faster = [replace(row, step_s=simulator.seconds(row, speed) or row.step_s) for row in some]
+    assert simulator.speed_of(faster).speed == pytest.approx(4.0, rel=0.05)
+    assert simulator.speed_of(faster).arithmetic == 1.0  # too few rows
+
+
+def test_faster_arithmetic_is_found_again(rows: tuple[TimeRow, ...]) -> None:
+    simulator = StepSimulator(DATASETS)
+    some = [row for row in rows if str(row.setting) == "cpu-p1w1-1g" and row.family in ("resnet", "ncf")][::5]
+    speed = MachineSpeed(2.0, 3.0)
+    faster = [replace(row, step_s=simulator.seconds(row, speed) or row.step_s) for row in some]
+    assert simulator.speed_of(faster) == pytest.approx(speed, rel=0.2)

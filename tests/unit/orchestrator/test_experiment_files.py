@@ -29,7 +29,7 @@ def test_loads_and_plans(path: Path) -> None:
 
 
 def test_none_is_forgotten() -> None:
-    assert len(FILES) == 25
+    assert len(FILES) == 29
     assert not set(EXPERIMENTS.rglob("*.yml"))
     assert not set(EXPERIMENTS.rglob("*.yaml")) - NOT_EXPERIMENTS - set(FILES)
 
@@ -46,7 +46,7 @@ def test_the_shared_list_covers_the_zoo() -> None:
     assert models == set(MODELS)
 
 
-@pytest.mark.parametrize("name", ["lab-p1w2", "lab-p2w2"])
+@pytest.mark.parametrize("name", ["lab-p1w2", "lab-p2w2", "lab-p1w2-5g", "lab-p1w3-1g", "lab-p1w1-300m"])
 def test_the_measured_datasets_are_broad(name: str) -> None:
     workloads = load_experiment(BY_NAME[name]).workloads
     assert len(set(workloads)) == len(workloads) >= 160
@@ -59,7 +59,7 @@ def test_every_named_list_is_sound(tmp_path: Path) -> None:
     root = open_document(EXPERIMENTS / "workloads.yaml", "workloads.yaml", Faults())
     assert root is not None
     names = list(root.entries())
-    assert len(names) == 6
+    assert len(names) == 11
     for name in names:
         path = tmp_path / "one.yaml"
         path.write_text(

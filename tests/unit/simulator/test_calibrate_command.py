@@ -22,7 +22,7 @@ from driple.simulator.cli_calibrate import main
 from driple.simulator.fit.fit_rows import replays_of
 from driple.simulator.fit.measured_jobs import read_jobs
 from driple.simulator.fit.replay import step_times
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.host_model import host_model
 
 TIMES = {"wall_s": 0.01, "spread_pct": 1.0, "repeats": 5}

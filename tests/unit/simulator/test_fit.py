@@ -22,7 +22,7 @@ from driple.simulator.fit.measured_jobs import MeasuredJob, cpu_s, jobs_of, read
 from driple.simulator.fit.op_rates import GENERAL, OWN, SIZED, OpRates, amounts, class_rates, work_of
 from driple.simulator.fit.replay import Replay, simulated, step_times, targets
 from driple.simulator.fit.server_rates import ServerRates, fit_server_rates, server_amounts
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.fit.timing import CONSTANTS, search
 from driple.simulator.host_model import HostModel, host_model
 from driple.simulator.narrow_layers import narrow_factor

@@ -21,7 +21,7 @@ from driple.simulator.fit.fit_rows import replays_of
 from driple.simulator.fit.gpus import GPUS, SLOWER
 from driple.simulator.fit.measured_jobs import read_jobs
 from driple.simulator.fit.replay import step_times
-from driple.simulator.fit.step_file import StepFile
+from driple.simulator.fit.step_source import StepFile
 from driple.simulator.host_model import host_model
 from driple.simulator.op_costs import op_costs
 from driple.simulator.parameter_files import parameters

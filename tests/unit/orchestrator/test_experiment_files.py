@@ -46,13 +46,21 @@ def test_the_shared_list_covers_the_zoo() -> None:
     assert models == set(MODELS)
 
 
-@pytest.mark.parametrize("name", ["lab-p1w2", "lab-p2w2", "lab-p1w2-5g", "lab-p1w3-1g", "lab-p1w1-300m"])
+@pytest.mark.parametrize("name", ["lab-p1w2", "lab-p2w2"])
 def test_the_measured_datasets_are_broad(name: str) -> None:
     workloads = load_experiment(BY_NAME[name]).workloads
     assert len(set(workloads)) == len(workloads) >= 160
     assert len({workload.model for workload in workloads}) >= 30
     assert {workload.update for workload in workloads} == {"sync", "async"}
     assert sum(workload.sequence_length is not None for workload in workloads) >= 30
+
+
+@pytest.mark.parametrize("name", ["lab-p1w2-5g", "lab-p1w3-1g", "lab-p1w1-300m", "lab-p0w2-1g"])
+def test_the_experiments_of_small_workloads_are_broad(name: str) -> None:
+    workloads = load_experiment(BY_NAME[name]).workloads
+    assert len(set(workloads)) == len(workloads) >= 160
+    assert len({workload.model for workload in workloads}) >= 30
+    assert sum(workload.width < 0.5 for workload in workloads) >= 50
 
 
 def test_every_named_list_is_sound(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_graph_that_a_torch_worker_wrote(tmp_path: Path, capsys: pytest.Captur
     graph_writer.write(torch_zoo_graph.of_job(job_without_hosts(Setting.parse(RING), average), "worker:0"), path)
     (averaged,) = driple.predict(graph=path, setting=RING)
     assert averaged.traffic is not None and averaged.traffic.topology == "pair_averaging"
-    assert averaged.traffic.bytes == pytest.approx(averaged.traffic.sent("worker:0") * 2)
+    assert averaged.traffic.bytes == pytest.approx(averaged.traffic.sent("worker:0") * 4)
     assert main(["--graph", str(path), "--setting", "cpu-p0w1-1g"]) == 2
     error = capsys.readouterr().err
     assert "strategy pair_averaging needs at least 2 workers" in error and error.count("\n") == 1

@@ -44,7 +44,9 @@ class MpiMessages(Messages):
         self.versions = {"mpi": library}
         self._world: Any = mpi.COMM_WORLD
         self._in_place = mpi.IN_PLACE
-        self.most_tag = int(self._world.Get_attr(mpi.TAG_UB))
+        most_tag = self._world.Get_attr(mpi.TAG_UB)
+        assert isinstance(most_tag, int)  # MPI always has it
+        self.most_tag = most_tag
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Pending:
         return _Request(self._world.Isend(tensor.numpy(), to, tag))

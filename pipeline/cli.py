@@ -141,7 +141,7 @@ def _parser() -> CommandParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a value of the card: name, license, url, creator or version; those of the card that is there stay",
+        help="a value of the card: name, license, url, creator, version, citeAs; those of the card that is there stay",
     )
     parser.add_argument(
         "--published",

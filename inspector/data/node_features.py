@@ -4,8 +4,8 @@
     The three published features: frequency, bytes and number of the group's ops, in the order of FEATURES.
 `driple`
     These three, the group's FLOPs, the FLOPs of the classes in COUNTED, and the number and bytes of the ops of each
-    class. A published graph has only the first three: its other columns are 0. An op of a loop counts as often as the
-    loop has iterations, except in the frequency; `loops` can be `once`.
+    class. A published graph has only the first three: its other columns are 0. FLOPs and bytes of an op in a loop
+    count in every iteration, or `once`.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Featuriser:
             return Sample(grouped.features, edges)
         count = len(grouped.features)
         runs = graph.executions(length)
-        flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP
+        flops = np.nan_to_num(graph.flops, nan=0.0) / MEGAFLOP * runs
         classes = class_numbers(graph.ops)
 
         def per_class(weights: FloatArray) -> FloatArray:
-            cells = np.bincount(grouped.groups * len(CLASSES) + classes, weights * runs, minlength=count * len(CLASSES))
+            cells = np.bincount(grouped.groups * len(CLASSES) + classes, weights, minlength=count * len(CLASSES))
             return cells.reshape(count, len(CLASSES))
 
         class_flops = per_class(flops)
@@ -103,11 +103,11 @@ class Featuriser:
             [
                 grouped.features[:, :1],
                 np.bincount(grouped.groups, graph.bytes * runs, minlength=count)[:, None] / KILOBYTE,
-                np.bincount(grouped.groups, runs, minlength=count)[:, None],
+                grouped.features[:, 2:],
                 class_flops.sum(axis=1, keepdims=True),
                 class_flops[:, [CLASSES.index(name) for name in COUNTED]],
                 per_class(np.ones(len(graph.ops))),
-                per_class(graph.bytes / KILOBYTE),
+                per_class(graph.bytes / KILOBYTE * runs),
             ],
             axis=1,
         )

@@ -108,6 +108,8 @@ def _of_workload(example: Example) -> dict[str, float]:
 
 
 def _of_ops(graph: OpGraph, length: int) -> dict[str, float]:
+    # FLOPs and bytes are those of a step. Ops are those of the graph: an op of a loop costs less than others, and with
+    # all executions a model that knew no loops overestimated them by far.
     runs = graph.executions(length)
     kilobytes = graph.bytes / KILOBYTE
     # NaN is an op without a formula: next to nothing beside other ops, unknown if the whole graph has none.
@@ -116,7 +118,7 @@ def _of_ops(graph: OpGraph, length: int) -> dict[str, float]:
         flops = np.full(len(graph.ops), math.nan)
     classes = class_numbers(graph.ops)
     found = {
-        "log_ops": math.log1p(runs.sum()),
+        "log_ops": math.log1p(len(graph.ops)),
         "log_edges": math.log1p(len(graph.edges)),
         "log_levels": math.log1p(1.0 + float(graph.levels.max())),
         "log_largest_kilobytes": math.log1p(kilobytes.max()),
@@ -124,7 +126,7 @@ def _of_ops(graph: OpGraph, length: int) -> dict[str, float]:
         "log_kilobytes": math.log1p((kilobytes * runs).sum()),
         "log_megaflops": math.log1p((flops * runs).sum()),
     }
-    for unit, weights in (("ops", runs), ("kilobytes", kilobytes * runs), ("megaflops", flops * runs)):
+    for unit, weights in (("ops", None), ("kilobytes", kilobytes * runs), ("megaflops", flops * runs)):
         sums = np.bincount(classes, weights, minlength=len(CLASSES))
         found |= {f"log_{name}_{unit}": math.log1p(amount) for name, amount in zip(CLASSES, sums, strict=True)}
     if np.isnan(flops).all():

@@ -126,8 +126,8 @@ class InspectorConfig:
     features: str = "driple"
     """Node features: the three of the `paper`, or ours."""
     loops: str = EVERY
-    """How often ops of loops count in features: in `every` iteration, or `once`, as in inspectors of release 0.2.
-    Node features of the `paper` always count once."""
+    """How often FLOPs and bytes of ops in loops count in features: in `every` iteration, or `once`, as in inspectors of
+    release 0.2. Node features of the `paper` always count once."""
     feature_scale: str = "log"
     """`raw`, or logarithm and then mean 0, deviation 1 over the training rows."""
     target_scale: str = "log"

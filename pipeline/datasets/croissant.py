@@ -29,6 +29,7 @@ ABOUT = {
     "url": "where the datasets are described",
     "creator": "a name",
     "version": "MAJOR.MINOR.PATCH",
+    "citeAs": "a citation, BibTeX if possible",
 }
 """What the owner of datasets can say of them."""
 
@@ -43,7 +44,18 @@ _CONTEXT: dict[str, Any] = {
     **{
         name: f"cr:{name}"
         for name in (
-            *("citeAs", "column", "extract", "field", "fileProperty", "fileObject", "fileSet", "format", "includes"),
+            *(
+                "citeAs",
+                "column",
+                "equivalentProperty",
+                "extract",
+                "field",
+                "fileProperty",
+                "fileObject",
+                "fileSet",
+                "format",
+                "includes",
+            ),
             *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
             *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
         )
@@ -56,7 +68,7 @@ _CONTEXT: dict[str, Any] = {
 }
 _TYPES = {"text": "sc:Text", "int": "sc:Integer", "real": "sc:Float"}
 _SPLITS = dict(zip(SIDES, ("cr:TrainingSplit", "cr:ValidationSplit", "cr:TestSplit"), strict=True))
-_NEEDED = ("run_id", "task", "provenance", "started_real_s", "model", "graph")
+_NEEDED = ("run_id", "provenance", "started_real_s", "model", "graph", *(column.name for column in SPLIT))
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,7 @@ def _card(found: Sequence[_File], about: Mapping[str, str]) -> dict[str, Any]:
         "url": about.get("url"),
         "creator": creator and {"@type": "sc:Organization", "name": creator},
         "version": about["version"],
+        "citeAs": about.get("citeAs"),
         **_dates(row["started_real_s"] for one in found for row in one.rows),
         "keywords": ["distributed training", "performance prediction", "computational graph", "network traffic"],
         "distribution": [_file_object(one) for one in found],
@@ -211,6 +224,8 @@ def _record_set(one: _File) -> dict[str, Any]:
 
 def _field(one: _File, column: Column) -> dict[str, Any]:
     kind = _TYPES[column.value_type]
+    # A reader joins by references, and refuses rows without a value.
+    refers = column in SPLIT and all(row[column.name] is not None for row in one.rows)
     return {
         "@type": "cr:Field",
         "@id": f"{one.setting}/{column.name}",
@@ -219,7 +234,7 @@ def _field(one: _File, column: Column) -> dict[str, Any]:
         "dataType": [kind, "cr:Label"] if column in TARGET else kind,
         **({"repeated": True} if column.is_list else {}),
         "source": {"fileObject": {"@id": one.name}, "extract": {"column": column.name}},
-        **({"references": {"field": {"@id": "splits/name"}}} if column in SPLIT else {}),
+        **({"references": {"field": {"@id": "splits/name"}}} if refers else {}),
     }
 
 

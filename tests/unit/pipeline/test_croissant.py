@@ -16,6 +16,7 @@ from driple.pipeline.cli import main
 from driple.pipeline.datasets.croissant import FILE, parse_about, write_card
 from driple.pipeline.datasets.merge import merge_datasets
 
+pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("joblib")
 
@@ -24,6 +25,7 @@ ABOUT = {
     "license": "https://creativecommons.org/publicdomain/zero/1.0/",
     "creator": "Somebody",
     "url": "https://example.org/",
+    "citeAs": "Somebody: Rows. 2026",
 }
 
 
@@ -94,7 +96,7 @@ def test_what_the_owner_said_stays_and_the_same_files_give_the_same_bytes(folder
 
 def test_without_an_owner_nothing_is_made_up(folder: Path) -> None:
     write_card(folder)
-    assert not {"license", "creator", "url"} & card_of(folder).keys()
+    assert not {"license", "creator", "url", "citeAs"} & card_of(folder).keys()
 
 
 def test_what_it_refuses(folder: Path, tmp_path: Path) -> None:
@@ -136,6 +138,21 @@ def test_the_reader_of_the_format_takes_it(folder: Path) -> None:
     assert len(rows) == len(table)
     assert {row[f"{SETTING}/model"] for row in rows} <= {"lenet", b"lenet"}
     assert [row[f"{SETTING}/batch_size"] for row in rows] == [row["batch_size"] for row in table]
+    assert {row[f"{SETTING}/split_architecture"] for row in rows} <= {"train", b"train"}
+    assert [len(row[f"{SETTING}/op_type"]) for row in rows if row[f"{SETTING}/op_type"] is not None] == [
+        row["nodes"] for row in table if row["op_type"] is not None
+    ]
+
+
+def test_rows_without_a_side_refer_to_none(folder: Path, tmp_path: Path) -> None:
+    table = pq.read_table(folder / f"{SETTING}.parquet")
+    place = table.schema.get_field_index("split_architecture")
+    nulls = pa.array([None] * len(table), type=pa.string())
+    pq.write_table(table.set_column(place, "split_architecture", nulls), tmp_path / f"{SETTING}.parquet")
+    write_card(tmp_path)
+    fields = {field["name"]: field for field in card_of(tmp_path)["recordSet"][1]["field"]}
+    assert "references" not in fields["split_architecture"]
+    assert fields["split_random"]["references"] == {"field": {"@id": "splits/name"}}
 
 
 def test_the_card_of_the_repository_is_that_of_its_datasets(checkout: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from time_contest.features import graph_totals
 from time_contest.places import place_of, places_of
 
 ANCHORS = (0, 5, 10, 20)
-DRAWS = 5
+DRAWS = 3
 """Draws of anchors for each setting."""
 
 

@@ -31,11 +31,11 @@ from time_contest.folds import PARTS, Fold, folds_of
 from time_contest.kept_predictions import KeptPredictions, Predicted, hash_of_datasets
 from time_contest.page import page
 from time_contest.registry import contestants
-from time_contest.simulated_rows import simulated_rows, simulation_seconds
+from time_contest.simulated_rows import SimulatedRows
 
 from driple.contracts.errors import UnknownName
 from driple.contracts.run_dir import replacing
-from driple.inspector.time.time_rows import TimeRow, measured_settings, read_time_rows
+from driple.inspector.time.time_rows import measured_settings, read_time_rows
 
 DATA = Path("benchmarks/data/training-time.json")
 KEPT = Path("build/time-contest")
@@ -86,7 +86,8 @@ def _parts(text: str) -> list[str]:
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
     begin = time.perf_counter()
     kept = KeptPredictions(options.kept, hash_of_datasets(options.datasets, measured_settings(options.datasets)))
-    rows = simulated_rows(read_time_rows(options.datasets), options.datasets, kept.folder)
+    simulated = SimulatedRows(read_time_rows(options.datasets), options.datasets, kept.folder, say)
+    rows = simulated.usual
     every = contestants(options.kept)
     for name in options.contestants or ():
         if name not in every:
@@ -94,13 +95,13 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     asked = {name: every[name] for name in options.contestants or every}
     parts = options.folds or [*PARTS, ANSWERS]
     folds = folds_of(rows, [part for part in PARTS if part in parts])
-    predict_folds(rows, asked, folds, kept, fresh=options.fresh)
+    predict_folds(simulated.of, asked, folds, kept, fresh=options.fresh)
     every_fold = folds_of(rows, tuple(PARTS))
     figures = figures_of(rows, every, every_fold, _known(kept, every, every_fold))
     answers = kept.answers()
     if ANSWERS in parts:
         wanted = {name: one for name, one in asked.items() if options.fresh or name not in answers}
-        answers |= _answers(rows, wanted, options.datasets)
+        answers |= _answers(simulated, wanted)
         kept.keep_answers(answers)
     return {
         "made": {
@@ -129,12 +130,12 @@ def _known(
     }
 
 
-def _answers(rows: Sequence[TimeRow], asked: Mapping[str, Contestant], datasets: Path) -> dict[str, float]:
-    fold = folds_of(rows, ["architecture"])[0]
-    simulation_s = simulation_seconds(rows, datasets) if asked else 0.0
+def _answers(simulated: SimulatedRows, asked: Mapping[str, Contestant]) -> dict[str, float]:
+    fold = folds_of(simulated.usual, ["architecture"])[0]
+    simulation_s = simulated.answer_seconds() if asked else 0.0
     found = {}
     for name, contestant in asked.items():
-        found[name] = float(f"{answer_seconds(rows, contestant, fold, simulation_s):.3g}")
+        found[name] = float(f"{answer_seconds(simulated.usual, contestant, fold, simulation_s):.3g}")
         say(f"{name}: answers in {1e3 * found[name]:.3g} ms")
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,21 +18,21 @@ SEED = 0
 
 
 def predict_folds(
-    rows: Sequence[TimeRow],
+    rows_of: Callable[[Fold], Sequence[TimeRow]],
     contestants: Mapping[str, Contestant],
     folds: Sequence[Fold],
     kept: KeptPredictions,
     *,
     fresh: bool = False,
 ) -> dict[str, list[Predicted]]:
-    """Predictions by contestant, in the order of the folds."""
+    """Predictions by contestant, in the order of the folds; `rows_of` gives all rows as a fold may know them."""
     found: dict[str, list[Predicted]] = {}
     for name, contestant in contestants.items():
         found[name] = []
         for number, fold in enumerate(folds, start=1):
             known = None if fresh else kept.find(name, contestant, fold)
             if known is None:
-                known = predict_fold(rows, contestant, fold)
+                known = predict_fold(rows_of(fold), contestant, fold)
                 kept.keep(name, contestant, fold, known)
                 seconds = known.learn_s + known.predict_s
                 say(f"{name}: {fold.part}, {fold.name} ({number} of {len(folds)}): {seconds:.1f} s")

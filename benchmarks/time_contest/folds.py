@@ -25,7 +25,7 @@ from time_contest.features import graph_totals
 from time_contest.places import place_of, places_of
 
 ANCHORS = (0, 5, 10, 20)
-DRAWS = 5
+DRAWS = 3
 """Draws of anchors for each setting."""
 
 
@@ -39,6 +39,8 @@ class Fold:
     test: tuple[int, ...]
     runs: tuple[int, ...]
     """Rows that may be chosen as runs of the very job."""
+    speed_rows: tuple[int, ...] | None = None
+    """Rows from which the speed of the tested machine is fitted in simulations; None for all rows of the machine."""
 
 
 Rows = Sequence[TimeRow]
@@ -76,11 +78,12 @@ def _fold(part: str, name: str, tested: Sequence[bool]) -> Fold:
 def settings(rows: Rows) -> Iterator[Fold]:
     for setting, machine in known_machines(rows):
         own = [number for number, row in enumerate(rows) if (str(row.setting), row.machine) == (setting, machine)]
+        others = [number for number, row in enumerate(rows) if row.machine == machine and number not in set(own)]
         for count in ANCHORS:
             for draw in range(DRAWS if count else 1):
                 rng = np.random.default_rng([draw, count])
                 anchors = sorted(rng.choice(own, min(count, len(own) // 2), replace=False).tolist())
-                yield _left_out(f"setting {count}", f"{setting}, {machine}, draw {draw}", rows, own, anchors)
+                yield _left_out(f"setting {count}", f"{setting}, {machine}, draw {draw}", rows, own, anchors, others)
 
 
 def known_machines(rows: Rows) -> list[tuple[str, str]]:
@@ -93,8 +96,9 @@ def machines(rows: Rows) -> Iterator[Fold]:
     known = sorted({row.machine for row in rows})
     for machine in known if len(known) > 1 else ():
         own = [number for number, row in enumerate(rows) if row.machine == machine]
-        yield _left_out("machine 0", machine, rows, own, [])
-        yield _left_out("machine 1", machine, rows, own, chosen_anchors(rows, own))
+        yield _left_out("machine 0", machine, rows, own, [], [])
+        anchors = chosen_anchors(rows, own)
+        yield _left_out("machine 1", machine, rows, own, anchors, anchors)
 
 
 def chosen_anchors(rows: Rows, own: Sequence[int]) -> list[int]:
@@ -119,10 +123,12 @@ def _most_computing(rows: Rows) -> int:
     return int(np.where(totals[:, 0] >= np.median(totals[:, 0]), share, -1.0).argmax())
 
 
-def _left_out(part: str, name: str, rows: Rows, own: Sequence[int], anchors: Sequence[int]) -> Fold:
+def _left_out(
+    part: str, name: str, rows: Rows, own: Sequence[int], anchors: Sequence[int], speed_rows: Sequence[int]
+) -> Fold:
     test = tuple(number for number in own if number not in set(anchors))
     train = tuple(number for number in range(len(rows)) if number not in set(test))
-    return Fold(part, name, train, test, train)
+    return Fold(part, name, train, test, train, tuple(speed_rows))
 
 
 PARTS: dict[str, Callable[[Rows], Iterator[Fold]]] = {

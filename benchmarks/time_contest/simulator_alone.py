@@ -2,9 +2,8 @@
 
 As shipped
     step = f * simulated step, where f is the median of measured / simulated over training rows of the place. The
-    shipped parameters were fitted to the training and validation families of cpu-p1w2-1g, and the speed of one machine
-    to those of cpu-p1w1-1g: they have seen the left-out families of these. A workload without a stored training step
-    has no prediction.
+    shipped parameters were fitted to the training and validation families of cpu-p1w2-1g: they have seen these where
+    they are left out. A workload without a stored training step has no prediction.
 Refitted
     Steps that benchmarks/simulator_cpu.py predicted with parameters that were fitted anew without the families of the
     fold (benchmarks/data/simulator-cpu.json). They exist for the first three settings only, and hold where the training

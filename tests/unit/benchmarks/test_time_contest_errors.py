@@ -54,7 +54,8 @@ def test_intervals_come_from_the_errors_of_other_families() -> None:
     found = coverage(measured, np.ones(100), families)
     assert found is not None and 85 <= found <= 97
     measured[::5] *= 9  # one family is unlike the others
-    assert coverage(measured, np.ones(100), families) == pytest.approx(80, abs=3)
+    found = coverage(measured, np.ones(100), families)
+    assert found is not None and found <= 80
     assert coverage(measured, np.ones(100), ["a"] * 100) is None
 
 
@@ -99,7 +100,11 @@ def figures(make_row: MakeRow, tmp_path: Path) -> dict[str, Any]:
                 "traffic": 1e5 * number,
                 "split": "test" if number > 9 else "train",
             },
-            **{"family": f"family {number % 4}", "model": f"model {number}", "repeats": (1.0, 1.1)},
+            **{
+                "family": f"family {number % 4}",
+                "model": f"model {number}",
+                "repeats": (1.0, 1.1) if number < 3 else (),
+            },
         )
         for workers, setting in enumerate(("cpu-p1w1-1g", "cpu-p1w2-1g"))
         for number in range(1, 13)
@@ -109,7 +114,7 @@ def figures(make_row: MakeRow, tmp_path: Path) -> dict[str, Any]:
     chosen = {name: every[name] for name in (OURS, "mean", "ernest-relative", "ernest-runs", "ernest-design")}
     folds = folds_of(rows, ["architecture", "family"])
     kept = KeptPredictions(tmp_path, "a" * 64)
-    found = predict_folds(rows, chosen, folds, kept)
+    found = predict_folds(lambda fold: rows, chosen, folds, kept)
     known = {name: dict(enumerate(own)) for name, own in found.items()}
     del known["mean"][2]  # a fold that is still missing
     figures = figures_of(rows, chosen, folds, known)

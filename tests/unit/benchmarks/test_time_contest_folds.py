@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from time_contest.contest import predict_folds
 from time_contest.contestant import Predict, Reused, Rows
+from time_contest.features import graph_totals
 from time_contest.folds import ANCHORS, DRAWS, PARTS, Fold, chosen_anchors, folds_of
 from time_contest.kept_predictions import KeptPredictions, hash_of_datasets
 
@@ -77,9 +78,11 @@ def test_a_new_machine_has_one_anchor_for_each_of_its_settings(folds: list[Fold]
 
 
 def test_the_anchor_is_the_workload_that_other_machines_name(make_row: MakeRow) -> None:
-    known = [make_row(graph=1, traffic=size, width=size) for size in (1e6, 1e4, 1e7)]
-    own = [make_row(graph=1, traffic=size, width=size, machine="two") for size in (1e7, 1e4, 1e6)]
-    assert chosen_anchors([*known, *own], [3, 4, 5]) == [4]
+    by_flops = sorted(range(1, 5), key=lambda graph: float(graph_totals([make_row(graph=graph)])[0, 0]))
+    traffic = dict(zip(by_flops, (1e3, 1e3, 1e3, 1e9), strict=True))  # what computes most waits for the link
+    known = [make_row(graph=graph, traffic=traffic[graph], width=graph) for graph in by_flops]
+    own = [make_row(graph=graph, width=graph, machine="two") for graph in by_flops]
+    assert chosen_anchors([*known, *own], [4, 5, 6, 7]) == [6]
 
 
 def test_where_that_did_not_run_the_anchor_computes_most_for_its_communication(make_row: MakeRow) -> None:
@@ -108,17 +111,17 @@ def test_what_is_kept_is_not_predicted_again(make_row: MakeRow, tmp_path: Path) 
     every = {"counting": Reused(title="-", source="-", learn=counting.learn, code=(code,))}
     folds = folds_of(rows, ["family"])
     kept = KeptPredictions(tmp_path / "kept", "a" * 64)
-    first = predict_folds(rows, every, folds, kept)
+    first = predict_folds(lambda fold: rows, every, folds, kept)
     assert [one.seconds for one in first["counting"]] == [[3.0], [1.0, 1.0]]
     assert counting.learned == 2
-    assert predict_folds(rows, every, folds, kept) == first
+    assert predict_folds(lambda fold: rows, every, folds, kept) == first
     assert counting.learned == 2
-    predict_folds(rows, every, folds, KeptPredictions(tmp_path / "kept", "b" * 64))
+    predict_folds(lambda fold: rows, every, folds, KeptPredictions(tmp_path / "kept", "b" * 64))
     assert counting.learned == 4
     code.write_text("another")
-    predict_folds(rows, every, folds, kept)
+    predict_folds(lambda fold: rows, every, folds, kept)
     assert counting.learned == 6
-    predict_folds(rows, every, folds, kept, fresh=True)
+    predict_folds(lambda fold: rows, every, folds, kept, fresh=True)
     assert counting.learned == 8
 
 

@@ -86,7 +86,7 @@ def plan_of(
     return plan
 
 
-def worker_counts(value: int | Sequence[int] | None) -> tuple[int, ...]:
+def worker_counts(value: Any) -> tuple[int, ...]:
     """The numbers of workers of a scaling curve in ascending order, each once; empty without one.
 
     Raises:

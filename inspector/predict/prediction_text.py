@@ -59,8 +59,8 @@ def one(answer: Prediction) -> list[str]:
     if step is not None:
         line = f"step time     {quantity(step.seconds, 's')}{_step_note(answer)}"
         if cycle is not None and not cycle.agreed and step.resource is not None:
-            span = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
-            line += f", take with care: resources differ, {span}"
+            ends = f"{quantity(cycle.least, 's')} to {quantity(cycle.greatest, 's')}"
+            line += f", take with care: resources differ, {ends}"
         if answer.examples_per_s is not None:
             line += f"; {figures(answer.examples_per_s)} examples/s of the job"
         lines.append(line)

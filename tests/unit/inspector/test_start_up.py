@@ -23,7 +23,7 @@ def row(ops: int, seconds: float, setting: str = "cpu-p1w2-1g", started_by: str 
 def test_the_law_finds_both_numbers() -> None:
     law = start_up_law([row(*one) for one in FIVE], "cpu-p1w2-1g", "tensorflow")
     assert law is not None
-    assert (law.fixed_s, law.per_op_s) == (pytest.approx(1.0), pytest.approx(1e-3))
+    assert (law.fixed_s, law.per_op_s) == pytest.approx((1.0, 1e-3))
     assert law.error_pct == pytest.approx(0, abs=1e-6) and law.warm and law.runs == 5
     assert law.of(5000).seconds == pytest.approx(6.0)
     assert law.of(1).source == (
@@ -40,7 +40,7 @@ def test_numbers_of_the_law_are_not_negative() -> None:
     single = start_up_law([row(100, 1.5)], "", "tensorflow")
     assert single is not None and single.of(10_000).seconds == pytest.approx(1.5)
     same = start_up_law([row(100, 1.0), row(100, 1.0)], "", "tensorflow")
-    assert same is not None and (same.fixed_s, same.per_op_s) == (pytest.approx(1.0), 0.0)
+    assert same is not None and (same.fixed_s, same.per_op_s) == pytest.approx((1.0, 0.0))
 
 
 def test_runs_of_the_setting_and_with_a_cold_start_come_first() -> None:

@@ -62,7 +62,7 @@ def test_intervals_are_those_of_the_step_time() -> None:
 
 def test_the_probability_of_a_deadline_is_that_of_a_step_time() -> None:
     told = StepDistribution.of(0.5, [math.log(factor) for factor in (0.8, 0.9, 1.1, 1.2)])
-    values = {"distribution": told, "start_up": StartUp(20.0, "as told")}
+    values: dict[str, Any] = {"distribution": told, "start_up": StartUp(20.0, "as told")}
     one = job(plan={"deadline_s": 36.0}, **values)
     assert one.meets and one.probability == 0.5  # a step may take (36 - 20) / 32 = 0.5 s
     assert job(plan={"deadline_s": 20 + 32 * 0.56}, **values).probability == 0.75
@@ -76,7 +76,7 @@ def test_the_probability_of_a_deadline_is_that_of_a_step_time() -> None:
 
 def test_a_budget_limits_the_time_and_both_limits_hold_together() -> None:
     told = StepDistribution.of(0.5, [math.log(factor) for factor in (0.8, 0.9, 1.1, 1.2)])
-    values = {"distribution": told, "price_per_hour": 3600.0}
+    values: dict[str, Any] = {"distribution": told, "price_per_hour": 3600.0}
     assert job(plan={"budget": 32 * 0.56}, **values).probability == 0.75
     both = job(plan={"budget": 32 * 0.56, "deadline_s": 32 * 0.46}, **values)
     assert both.probability == 0.5 and [limit.name for limit in both.missed] == ["deadline"]
@@ -153,4 +153,4 @@ def test_numbers_of_workers_are_in_order_and_at_least_two() -> None:
     assert with_workers(SETTINGS, ()) == SETTINGS
     for wrong in (4, [4], [0, 1], ["1", "2"], [1, 2.5], [1, True], [1, 5000], object()):
         with pytest.raises(BadInput, match="--workers: "):
-            worker_counts(wrong)  # type: ignore[arg-type]
+            worker_counts(wrong)

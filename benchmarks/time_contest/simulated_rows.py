@@ -1,6 +1,6 @@
 """Measured rows with their simulated step times, at speeds of machines that a fold may know. All are kept.
 
-The speed of a machine in simulations is one number, fitted to at most twelve of its rows (simulated_steps.py). In most
+A machine has two speeds in simulations, fitted to at most twenty of its rows (simulated_steps.py). In most
 folds it is that of all rows of the machine. A fold that leaves a setting or a machine out says from which rows it is
 fitted (`Fold.speed_rows`), and the rows of that machine are then simulated again.
 """
@@ -22,6 +22,7 @@ from driple.contracts.formats.training_steps import STEPS
 from driple.contracts.run_dir import replacing
 from driple.inspector.time.simulated_steps import StepSimulator
 from driple.inspector.time.time_rows import TimeRow
+from driple.simulator.simulation import MachineSpeed
 from time_contest.folds import Fold
 from time_contest.kept_predictions import hash_of_files
 
@@ -68,7 +69,7 @@ class SimulatedRows:
         found = []
         for place in np.random.default_rng(0).permutation(len(self._rows))[: 2 * MEASURED].tolist():
             begin = time.perf_counter()
-            if self._simulator.seconds(self._rows[place], 1.0) is not None:
+            if self._simulator.seconds(self._rows[place], MachineSpeed()) is not None:
                 found.append(time.perf_counter() - begin)
         return statistics.median(found[:MEASURED])
 
@@ -76,18 +77,23 @@ class SimulatedRows:
         return tuple(number for number, row in enumerate(self._rows) if row.machine == machine)
 
     def _simulate(self, rows: list[TimeRow], machine: str, speed_rows: Sequence[int]) -> None:
-        """Puts simulated times into the rows of a machine, at the speed that some rows give; 1 without any."""
+        """Puts simulated times into the rows of a machine, at the speeds that some rows give; 1 without any."""
         own = self._rows_of(machine)
         key = sha256(repr((machine, own, tuple(speed_rows))).encode()).hexdigest()[:16]
         path = self._folder / f"{key}.json"
         if path.is_file():
-            known: Seconds = json.loads(path.read_text())
+            speed, known = _decoded(json.loads(path.read_text()))
         else:
-            speed = self._simulator.speed_of([self._rows[number] for number in speed_rows]) if speed_rows else 1.0
-            self._say(f"simulates {len(own)} rows of machine {machine} at speed {speed:.3g}")
+            known_rows = [self._rows[number] for number in speed_rows]
+            speed = self._simulator.speed_of(known_rows) if known_rows else MachineSpeed()
+            self._say(f"simulates {len(own)} rows of machine {machine} at {speed.speed:.3g} x {speed.arithmetic:.3g}")
             known = [self._simulator.seconds(self._rows[number], speed) for number in own]
             self._folder.mkdir(parents=True, exist_ok=True)
             with replacing(path) as stream:
-                json.dump(known, stream)
+                json.dump({"speed": speed, "seconds": known}, stream)
         for number, seconds in zip(own, known, strict=True):
-            rows[number] = replace(rows[number], simulated_s=seconds)
+            rows[number] = replace(rows[number], simulated_s=seconds, arithmetic=speed.arithmetic)
+
+
+def _decoded(value: dict[str, list[float]]) -> tuple[MachineSpeed, Seconds]:
+    return MachineSpeed(*value["speed"]), list(value["seconds"])

@@ -103,7 +103,11 @@ def _order(ordered: Sequence[Prediction]) -> list[str]:
     by = ["cost"] if any(one.job is not None and one.job.cost is not None for one in ordered) else []
     known = any(one.job is not None and one.job.probability is not None for one in ordered)
     by = [*(["probability in whole percent"] if known else []), *by, "total time"]
-    return [f"{'rank':<13} by {', then '.join(by)}; without a rank: the predicted total exceeds a limit"]
+    found = [f"{'rank':<13} by {', then '.join(by)}; without a rank: the predicted total exceeds a limit"]
+    kinds = sorted({one.provenance for one in ordered if one.step is None})
+    if len(kinds) > 1:
+        found.append(f"{'rank':<13} over {' and '.join(kinds)} answers: a small difference may be theirs")
+    return found
 
 
 def _notes(answers: Sequence[Prediction]) -> list[str]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LEAST_GAIN = 0.5
 """Of an added worker."""
-INSPECTOR = "inspector"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,10 @@ class ScalingCurve:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """What tells the step times: the time model, an inspector, a simulation. Several cannot be compared."""
+        """What tells the step times: the time model, a simulation, inspectors. Several cannot be compared.
+
+        Two inspectors are several: each has learned from its own rows, maybe of another machine.
+        """
         return tuple(dict.fromkeys(_source(point.answer) for point in self.points))
 
     @property
@@ -127,7 +129,7 @@ def _curve(answers: Sequence[Prediction]) -> ScalingCurve:
 def _source(answer: Prediction) -> str:
     step = answer.step_time
     assert step is not None
-    return INSPECTOR if step.resource is not None else step.source
+    return step.source if step.resource is None else f"the inspector of {answer.setting}"
 
 
 def _point_json(point: ScalingPoint) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def lines(curve: ScalingCurve, title: str) -> list[str]:
                 figures(point.rate),
                 f"{point.speed_up:.2f}",
                 f"{100 * point.efficiency:.0f} %",
-                NONE if point.gain is None else f"{100 * point.gain:.0f} %",
+                NONE if point.gain is None else f"{round(100 * point.gain)} %",
                 NONE if job is None else quantity(job.epoch_s, "time"),
                 NONE if cost is None else figures(cost),
             ]

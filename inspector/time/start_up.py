@@ -73,7 +73,7 @@ class StartUpLaw:
     @property
     def text(self) -> str:
         where = self.settings[0] if len(self.settings) == 1 else f"{len(self.settings)} settings"
-        text = f"{self.fixed_s:.2g} s and {1e3 * self.per_op_s:.2g} ms for each op, "
+        text = f"by {self.fixed_s:.2g} s and {1e3 * self.per_op_s:.2g} ms for each op, "
         text += f"fitted to {self.runs} measured run{'' if self.runs == 1 else 's'} of {where}"
         text += f" (off by {self.error_pct:.0f} %)"
         return text + (f", which had {FRAMEWORKS[self.framework].title} loaded already" if self.warm else "")

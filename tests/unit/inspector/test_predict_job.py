@@ -43,6 +43,12 @@ def planned(answers: Predictions, **plan: Any) -> Predictions:
     return Predictions(tuple(with_jobs(told, made, Path("datasets"))))
 
 
+def without_model(answers: Predictions, **plan: Any) -> Predictions:
+    """As without a time predictor."""
+    made = TrainingPlan(**{"epochs": 90.0, "examples": 50_000, **plan})
+    return Predictions(tuple(with_jobs([dataclasses.replace(one, step=None) for one in answers], made, Path("none"))))
+
+
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert main(words) == 2
     error = capsys.readouterr().err
@@ -55,10 +61,10 @@ def job_of(one: Prediction) -> Any:
     return one.job
 
 
-def test_an_inspector_gives_times_and_cost_without_probabilities(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["resnet20", "--setting", "cpu-p1w2-1g", "cpu-p2w2-1g", *PLAN, "--price-per-hour", "0.9", "1.8"]
-    assert main([*words, "--start-up", "30s", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_an_inspector_gives_times_and_cost_without_probabilities() -> None:
+    answers = driple.predict("resnet20", setting=["cpu-p1w2-1g", "cpu-p2w2-1g"])
+    prices = Prices(by_setting={"cpu-p1w2-1g": 0.9, "cpu-p2w2-1g": 1.8})
+    found = without_model(answers, start_up_s=30.0, prices=prices).to_json()
     for one, price in zip(found["predictions"], (0.9, 1.8), strict=True):
         job = one["job"]
         assert one["step_time_from"] == "net_rx" and one["step_interval_s"] is None
@@ -70,8 +76,7 @@ def test_an_inspector_gives_times_and_cost_without_probabilities(capsys: pytest.
         assert (job["start_up_s"], job["start_up_from"]) == (30, "as told")
         assert (job["interval"], job["meets"], job["probability"]) == (None, None, None)
     assert "ranking" not in found and "scaling" not in found
-    assert main(words) == 0
-    text = capsys.readouterr().out
+    text = str(without_model(answers))
     assert "job: 90 epochs of 50000 examples\n" in text and "rank" not in text
     assert text.count("neither intervals nor probabilities: the step time is not from the time model") == 1
     assert text.count("start-up      not known and not counted") == 1
@@ -138,6 +143,15 @@ def test_without_probabilities_the_ranking_is_by_cost_and_time(capsys: pytest.Ca
     assert main([*words, "61s"]) == 0
     text = capsys.readouterr().out
     assert "deadline 1.02 min" in text and text.count(" late\n") == 2 and "\n1 " not in text
+
+
+def test_a_ranking_over_answers_of_two_kinds_says_so(simulated: Predictions) -> None:
+    line = "rank          over measured and simulated answers: a small difference may be theirs"
+    measured = driple.predict("resnet20", setting="cpu-p1w2-1g")
+    both = Predictions((*simulated[:1], *measured))
+    assert line in str(without_model(both, deadline_s=1e6)).splitlines()
+    assert line not in str(without_model(simulated, deadline_s=1e6)).splitlines()
+    assert line not in str(planned(both, deadline_s=1e6)).splitlines()
 
 
 def test_a_start_up_that_takes_all_the_time_is_the_reason(checkout: Path, empty_folder: Path) -> None:

@@ -27,8 +27,8 @@ def test_the_law_finds_both_numbers() -> None:
     assert law.error_pct == pytest.approx(0, abs=1e-6) and law.warm and law.runs == 5
     assert law.of(5000).seconds == pytest.approx(6.0)
     assert law.of(1).source == (
-        "1 s and 1 ms for each op, fitted to 5 measured runs of cpu-p1w2-1g (off by 0 %), which had TensorFlow loaded"
-        " already"
+        "by 1 s and 1 ms for each op, fitted to 5 measured runs of cpu-p1w2-1g (off by 0 %), which had TensorFlow"
+        " loaded already"
     )
 
 

@@ -17,11 +17,11 @@ from driple.contracts.setting import Setting
 from driple.contracts.strategy import NCCL, STRATEGIES, WORKER
 from driple.contracts.traffic_formulas import RING_STEPS, Traffic
 from driple.pipeline.graph.public import TrainingStep
+from driple.simulator.averaging_job import PairAveragingJob
 from driple.simulator.collectives import AllReduceJob
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
 from driple.simulator.op_costs import op_costs, speed_factor
-from driple.simulator.pair_averaging import PairAveragingJob
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import cut
 from driple.simulator.timeline import Timeline, timeline

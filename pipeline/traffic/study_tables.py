@@ -27,8 +27,8 @@ _NEARLY = 1.2  # a sampler at 100 Hz has some periods that are a little longer t
 def study_tables(jobs: Jobs, bins_s: Sequence[float] = (COARSE_S,)) -> list[StudyTable]:
     """All tables that have rows; `bins_s` are those of the table of throughput."""
     provenance = joined_provenance(job.provenance for job in jobs)
-    found = (replace(make(jobs), provenance=provenance) for make in _TABLES)
-    return [table for table in (*found, throughput(jobs, bins_s)) if table.rows]
+    found = [*(make(jobs) for make in _TABLES), throughput(jobs, bins_s)]
+    return [replace(table, provenance=provenance) for table in found if table.rows]
 
 
 def _volumes(jobs: Jobs) -> StudyTable:

@@ -10,10 +10,10 @@ import pytest
 from driple.contracts.errors import BadInput
 from driple.contracts.strategy import TOPOLOGIES
 from driple.contracts.traffic_formulas import Traffic, all_reduce_traffic
+from driple.simulator.averaging_job import PairAveragingJob
 from driple.simulator.collectives import AllReduceJob, phases
 from driple.simulator.host_model import HostModel
 from driple.simulator.machines import Cluster
-from driple.simulator.pair_averaging import PairAveragingJob
 from driple.simulator.parameter_server import ParameterServerJob
 from driple.simulator.segments import Moved, Segment
 from driple.simulator.timeline import timeline

@@ -237,13 +237,20 @@ def _intervals(value: str, low: str, high: str, label: str, *names: str) -> Call
             axis.plot([least, most], [place, place], "-", color="C0")
             axis.plot([middle], [place], "o", color="C0", markersize=4)
             axis.annotate(f"{middle:.4g}", (most, place), xytext=(4, -3), textcoords="offset points", fontsize=6)
-        texts = [" ".join(str(part) for part in kind if part is not None) for _, _, _, *kind in rows]
+        texts = [" ".join(_told(name, part) for name, part in zip(names, row[3:], strict=True)) for row in rows]
         axis.set_yticks(range(len(rows)), texts, fontsize="x-small")
         axis.invert_yaxis()
         axis.axvline(0, color="grey", linewidth=0.5)
         axis.set_xlabel(label)
 
     return draw
+
+
+def _told(name: str, value: Any) -> str:
+    """A text as it is, a number with its name."""
+    if isinstance(value, int | float):
+        return f"{name.replace('_pct', ' %').replace('_', ' ')} {value:g}"
+    return value or ""
 
 
 _MEANS = ("mean_mbit", "low_mbit", "high_mbit", "Mbit/s")

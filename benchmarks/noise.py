@@ -26,8 +26,8 @@ from pages import parser_of, publish
 from repeatability import mean_distance
 
 from driple.contracts.formats.dataset import MEASURED, fill_later_columns
-from driple.contracts.machines import NEEDED, PLACED, machines_of, said
 from driple.contracts.metrics import COLUMNS, NETWORK, TARGET_OF_COLUMN
+from driple.contracts.row_machines import NEEDED, PLACED, machines_of, said
 from driple.inspector.data.examples import WORKLOAD
 
 ROLE = "worker"

@@ -90,9 +90,7 @@ def _parser() -> CommandParser:
         description="Build one dataset per setting from run directories. Each row is a task of a run with its graph\n"
         "and metrics. Rows of simulated runs go to DIR/simulated, apart from measured ones. Unchanged runs are\n"
         "skipped. Runs that cannot be used are set aside with the reason.",
-        example="driple-build-dataset traces/\n"
-        "  driple-build-dataset --merge datasets others/datasets --output all\n"
-        "  driple-build-dataset --select model=resnet*,batch_size=16..64 datasets --output resnets",
+        example="driple-build-dataset traces/",
     )
     parser.add_argument(
         "sources",

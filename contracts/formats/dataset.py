@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from driple.contracts.errors import BadInput, shown
-from driple.contracts.machines import COLUMN as MACHINE_COLUMN
 from driple.contracts.metrics import RESOURCES, TARGETS
+from driple.contracts.row_machines import COLUMN as MACHINE_COLUMN
 from driple.contracts.run_spec import NetworkCondition
 from driple.contracts.strategy import FRAMEWORKS, STRATEGIES
 from driple.contracts.zoo import OPTIMISERS
@@ -224,7 +224,7 @@ FINGERPRINT = _columns(
 MACHINE = _columns(
     f"{MACHINE_COLUMN} | int | machines of this file that differ by more than 5 %, from 1; null without a fingerprint",
 )
-"""By contracts/machines.py from the fingerprints of all rows of the file."""
+"""By contracts/row_machines.py from the fingerprints of all rows of the file."""
 ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT + MACHINE
 """Columns that are absent from a file if no row has a value."""
 

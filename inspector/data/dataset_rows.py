@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from driple.contracts import machines
+from driple.contracts import row_machines
 from driple.contracts.errors import BadInput, nearest, shown
 from driple.contracts.formats.dataset import COLUMNS as DATASET_COLUMNS
 from driple.contracts.formats.dataset import (
@@ -53,7 +53,7 @@ from driple.inspector.model.model_config import one_of
 from driple.pipeline.graph.public import SizeBatches, published_frequency, size_batches
 
 _ONE_MACHINE = (
-    f"an inspector learns from one: take the rows of one (driple-build-dataset --select {machines.COLUMN}=1 FILE"
+    f"an inspector learns from one: take the rows of one (driple-build-dataset --select {row_machines.COLUMN}=1 FILE"
     " --output DIR), or all with --set data.mix_machines=true"
 )
 _OTHERS = ("role", "run_id", "provenance", "graph", "graph_kind", *map(split_column, SPLITS))
@@ -167,14 +167,14 @@ def _read(path: Path, setting: str, role: str, mix_machines: bool) -> Examples:
                     raise BadInput(f"column {name!r} is missing; rebuild it (driple-build-dataset)")
             needed = tuple(name for name in needed if name not in lacking)
             traffic = [name for name in _TRAFFIC if name in schema.names]
-            others = (*(column.name for column in SHARE), *machines.NEEDED, *machines.PLACED)
+            others = (*(column.name for column in SHARE), *row_machines.NEEDED, *row_machines.PLACED)
             asked_for = dict.fromkeys((*needed[: -len(LIST_NAMES)], *traffic, *others))
             read = [name for name in asked_for if name in schema.names]
             _check_types(schema, (*read, *LIST_NAMES))
             rows = file.read(columns=read).to_pylist()
             check_one_share(row.get(column.name) for row in rows for column in SHARE)
             if not mix_machines:
-                machines.check_one_machine(rows, _ONE_MACHINE)
+                row_machines.check_one_machine(rows, _ONE_MACHINE)
             for row in rows:
                 fill_later_columns(row)
             lists = file.read(columns=["graph", "graph_kind", *LIST_NAMES])

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from driple.contracts import machines
+from driple.contracts import row_machines
 from driple.contracts.errors import BadInput
 from driple.contracts.formats.dataset import (
     NETWORK_COLUMNS,
@@ -49,7 +49,7 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
         with pq.ParquetFile(path) as file:
             check_metadata(file.schema_arrow.metadata or {}, str(query.setting))
             names = ("role", "provenance", STEP, FLAGS, TOPOLOGY, *_SAME, *NETWORK_COLUMNS, *columns)
-            names += (*machines.NEEDED, *machines.PLACED)
+            names += (*row_machines.NEEDED, *row_machines.PLACED)
             there = [name for name in dict.fromkeys(names) if name in file.schema_arrow.names]
             rows = file.read(columns=there).to_pylist()
             for row in rows:
@@ -78,8 +78,8 @@ def measured_values(query: PredictionQuery, role: str, columns: Sequence[str], d
         raise BadInput(f"{path}: no row of this workload ({label}); run it (driple-run), then driple-build-dataset")
     notes = [] if on_network else ["not on the network of the setting"]
     same = on_network or same
-    used = machines.machines_of(same)
-    notes += [machines.said(used)] if used.mixed else []
+    used = row_machines.machines_of(same)
+    notes += [row_machines.said(used)] if used.mixed else []
     known = {name: [row[name] for row in same if row.get(name) is not None] for name in (STEP, *columns)}
     means = {name: fmean(values) for name, values in known.items() if values and all(map(math.isfinite, values))}
     return {"measured": means, "measured_note": "; ".join(notes)}

@@ -1,11 +1,11 @@
-"""Numbers the machines of the rows of a dataset. contracts/machines.py tells them apart."""
+"""Numbers the machines of the rows of a dataset. contracts/row_machines.py tells them apart."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from driple.contracts.formats.dataset import MEASURED
-from driple.contracts.machines import COLUMN, machines_of, said
+from driple.contracts.row_machines import COLUMN, machines_of, said
 from driple.pipeline.datasets.dataset_file import Row
 
 

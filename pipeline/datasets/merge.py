@@ -18,7 +18,7 @@ from driple.contracts.formats.dataset import (
     check_one_share,
     dataset_path,
 )
-from driple.contracts.machines import COLUMN as MACHINE
+from driple.contracts.row_machines import COLUMN as MACHINE
 from driple.pipeline.datasets import dataset_file as files
 from driple.pipeline.datasets.build_report import BuildResult, SettingReport
 from driple.pipeline.datasets.dataset_file import Dataset, Row

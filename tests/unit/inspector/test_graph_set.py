@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import inspector_work as work
 import numpy as np
@@ -18,7 +19,7 @@ from driple.inspector.data.node_features import DRIPLE, NAMES, PAPER, Featuriser
 from driple.inspector.data.workload_features import WORKLOAD_FEATURES, workload_feature_table
 
 
-def null_a_target(row: work.Row) -> None:
+def null_a_target(row: dict[str, Any]) -> None:
     if row["model"] and row["model"].endswith("1"):
         row[COLUMNS[0]] = None
 
@@ -71,9 +72,10 @@ def test_options(folder: Path) -> None:
     ops = load_graphs(work.SETTING, datasets=folder, grouping="none", features=PAPER, role="ps")
     assert (ops.role, ops.node_features) == ("ps", NAMES[PAPER])
     assert all(item.nodes[:, 2].tolist() == [1.0] * len(item.nodes) for item in ops.items)
-    for wrong in ({"split": "none"}, {"features": "all"}):
-        with pytest.raises(UnknownName):
-            load_graphs(work.SETTING, datasets=folder, **wrong)
+    with pytest.raises(UnknownName, match="split"):
+        load_graphs(work.SETTING, datasets=folder, split="none")
+    with pytest.raises(UnknownName, match="features"):
+        load_graphs(work.SETTING, datasets=folder, features="all")
     with pytest.raises(UnknownName, match="side"):
         ops.side("tests")
     with pytest.raises(BadInput, match="no such dataset"):

@@ -56,6 +56,6 @@ def test_the_work_of_a_step_is_that_of_the_simulator_which_reads_names(model: st
     workload = Workload(model, "europarl", 16, sequence_length=50)
     graph, step = stored_graph(workload, SETTING), stored_step(workload, SETTING)
     assert graph is not None and step is not None
-    every = np.nansum(graph.flops * graph.executions(50))
+    every = float(np.nansum(graph.flops * graph.executions(50)))
     assert every > 1.1 * np.nansum(graph.flops)
     assert every == pytest.approx((step.flops * step.executions).sum(), rel=2e-3)

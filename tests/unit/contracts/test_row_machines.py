@@ -9,7 +9,7 @@ import pytest
 
 from driple.contracts.errors import BadInput
 from driple.contracts.fingerprint import MEASURES, Fingerprint
-from driple.contracts.machines import LIMIT, NEEDED, check_one_machine, machines_of, said, same_machine
+from driple.contracts.row_machines import LIMIT, NEEDED, check_one_machine, machines_of, said, same_machine
 
 SLOW = Fingerprint(
     cores=2,

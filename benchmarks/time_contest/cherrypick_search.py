@@ -90,7 +90,7 @@ def search(configuration: FloatArray, cost: FloatArray, seed: int = 0) -> list[i
         if max(gains) < STOP:
             break
         tried.append(left[int(np.argmax(gains))])
-    return tried
+    return [int(place) for place in tried]
 
 
 def expected_improvement(least: float, mean: float, deviation: float) -> float:

@@ -7,7 +7,7 @@ this project. A group has the number, kilobytes and MFLOPs of its ops by class, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,5 +67,5 @@ def zoo_graphs() -> Iterator[OpGraph]:
                 yield found
 
 
-def _default(model: str) -> dict[str, object]:
+def _default(model: str) -> dict[str, Any]:
     return {"model": model, "dataset": MODELS[model].datasets[0]}

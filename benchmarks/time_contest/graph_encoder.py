@@ -50,7 +50,7 @@ def batch_of(graphs: Sequence[EncoderGraph]) -> Batch:
     return Batch(features, distances, real)
 
 
-class GraphEncoder(nn.Module):
+class GraphEncoder(nn.Module):  # type: ignore[misc]  # torch has no types here
     """Nodes to states, and what training without labels needs: a decoder of features and a projection of graphs."""
 
     def __init__(self) -> None:

@@ -81,7 +81,7 @@ def _refitted(row: TimeRow) -> tuple[float, float]:
 @lru_cache(maxsize=1)
 def _refitted_steps() -> dict[tuple[str, str], tuple[float, float]]:
     """Measured and simulated step by setting and label."""
-    found = {}
+    found: dict[tuple[str, str], tuple[float, float]] = {}
     for setting, parts in json.loads(REFITTED.read_text()).items():
         for name, part in parts.items():
             if name.partition(" ")[0] in ("families", "architecture"):

@@ -17,6 +17,7 @@ from driple.inspector.time import time_folder
 from driple.inspector.time.simulated_steps import StepSimulator, simulated_seconds
 from driple.inspector.time.time_predictor import ANCHORED, NEW_SETTING, StepAnswer, TimePredictor
 from driple.inspector.time.time_rows import Machines, read_time_rows
+from driple.simulator.simulation import MachineSpeed
 
 Say = Callable[[str], None]
 
@@ -88,7 +89,7 @@ def _with_step(answer: Prediction, predictor: TimePredictor, machine: str | None
     return replace(answer, step=found.distribution, step_note=_note(found, predictor))
 
 
-def _simulated(query: PredictionQuery, speed: float | None, say: Say | None) -> float | None:
+def _simulated(query: PredictionQuery, speed: MachineSpeed | None, say: Say | None) -> float | None:
     with suppress(BadInput):  # a graph file without shapes, or of another number of servers
         (step,) = steps_of([query], say=say)
         return simulated_seconds(query.known, query.setting, step, speed)

@@ -15,8 +15,10 @@ import pytest
 
 PACKAGES = ("agents", "contracts", "inspector", "orchestrator", "pipeline", "simulator", "workloads")
 DATA = ("experiments", "inspectors", "zoo_graphs")
-COMMANDS = ("run", "lab", "sample", "metrics", "build-dataset", "train", "train-time", "predict", "report", "calibrate")
-COMMANDS += ("traffic",)
+COMMANDS = (
+    *("run", "lab", "sample", "metrics", "build-dataset", "train", "train-time", "predict", "report", "calibrate"),
+    "traffic",
+)
 HEAVY = (
     "tensorflow",
     "tf_keras",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ GIGABIT = 1e9 / 8 / WIRE_FACTOR
 """Payload bytes per second."""
 
 
-def example(sent: float = 4 * MB, busiest: float | None = None, **workload: object) -> Example:
+def example(sent: float = 4 * MB, busiest: float | None = None, **workload: Any) -> Example:
     """A convolution that reads a variable and a tensor, a ReLU, and an update."""
     graph = OpGraph(
         ops=("VariableV2", "Const", "Conv2D", "Relu", "ApplyMomentum"),
@@ -54,7 +55,7 @@ def example(sent: float = 4 * MB, busiest: float | None = None, **workload: obje
         ("cpu-p1w2-1g", {"network_rate_mbit": 500}, 32 * MB / GIGABIT),
     ],
 )
-def test_seconds_of_the_busiest_link(setting: str, workload: dict[str, object], seconds: float) -> None:
+def test_seconds_of_the_busiest_link(setting: str, workload: dict[str, Any], seconds: float) -> None:
     (found,) = link_seconds([example(**workload)], [Setting.parse(setting)])
     assert found == pytest.approx(seconds)
 

@@ -11,13 +11,13 @@ from driple.contracts.formats.training_steps import KEY_COLUMNS, STEPS
 from driple.contracts.run_dir import RunPaths
 from driple.pipeline.datasets.build import build_dataset
 from driple.pipeline.datasets.step_collection import collect_steps
-from driple.pipeline.graph.public import read_step, read_steps, step_key
+from driple.pipeline.graph.public import StepKey, read_step, read_steps, step_key
 from driple.pipeline.traces.run_index import read_sealed
 
 RUNS = Path(__file__).parents[2] / "data" / "runs"
 
 
-def keys() -> dict[str, tuple[object, ...]]:
+def keys() -> dict[str, StepKey]:
     """The key of each run that is stored here, by model."""
     runs = [read_sealed(folder).run for folder in sorted(RUNS.iterdir()) if folder.is_dir()]
     return {run.workload.model: step_key(run.workload, run.setting.servers) for run in runs}

@@ -43,18 +43,22 @@ AMOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
 GENERAL = ("flops", "bytes", "ops")
 """Amounts that every graph has: their rates are penalised less than those of some classes."""
 
-_CACHE: WeakKeyDictionary[OpGraph, FloatArray] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[OpGraph, dict[int, FloatArray]] = WeakKeyDictionary()
+"""By graph and sequence length."""
 
 
 def work_amounts(examples: Sequence[Example]) -> FloatArray:
     """[n, AMOUNTS]. Raises BadInput for a published graph, whose ops are not known."""
-    return np.array([_amounts(one.graph) for one in examples]).reshape(-1, len(AMOUNTS))
+    found = [_amounts(one.graph, int(one.workload.get("sequence_length") or 1)) for one in examples]
+    return np.array(found).reshape(-1, len(AMOUNTS))
 
 
-def _amounts(graph: object) -> FloatArray:
+def _amounts(graph: object, length: int) -> FloatArray:
     if not isinstance(graph, OpGraph):
         raise BadInput("a graph of groups: step times are predicted from graphs of ops")
-    if graph not in _CACHE:
+    known = _CACHE.setdefault(graph, {})
+    if length not in known:
+        times = graph.executions(length)
         classes = class_numbers(graph.ops)
         sources, targets = graph.edges.T
         read = np.bincount(targets, graph.bytes[sources], minlength=len(graph.ops))
@@ -64,9 +68,9 @@ def _amounts(graph: object) -> FloatArray:
             OPS: np.ones(len(graph.ops)),
             TOUCHED: graph.bytes + read,
         }
-        sums = {unit: np.bincount(classes, values, minlength=len(CLASSES)) for unit, values in of_unit.items()}
+        sums = {unit: np.bincount(classes, times * values, minlength=len(CLASSES)) for unit, values in of_unit.items()}
         number = {name: place for place, name in enumerate(CLASSES)}
-        _CACHE[graph] = np.array(
+        known[length] = np.array(
             [sums[unit][[number[name] for name in names]].sum() for unit, names in AMOUNTS.values()]
         )
-    return _CACHE[graph]
+    return known[length]

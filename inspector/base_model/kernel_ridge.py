@@ -48,10 +48,10 @@ class KernelRidge:
         """[n, T] from scaled features [n, D]; 0 for a target that is not predicted."""
         found = np.zeros((len(seen), len(self.means)))
         points, weights = self._arrays
-        squares = _squares(np.round(seen, _DIGITS), points)
+        squares = mean_squares(np.round(seen, _DIGITS), points)
         for width in set(self.widths):
             own = [place for place, each in enumerate(self.widths) if each == width]
-            found[:, own] = np.asarray(self.means)[own] + _alike(squares, width) @ weights[:, own]
+            found[:, own] = np.asarray(self.means)[own] + kernel_of(squares, width) @ weights[:, own]
         return found
 
     @cached_property
@@ -70,7 +70,7 @@ class KernelRidge:
             folds: [n]: rows of a fold are held out together.
         """
         points = np.round(seen, _DIGITS)
-        squares = _squares(points, points)
+        squares = mean_squares(points, points)
         held = np.zeros(wanted.shape)
         targets = wanted.shape[1]
         widths, means = np.ones(targets), np.zeros(targets)
@@ -78,7 +78,7 @@ class KernelRidge:
         known = ~np.isnan(wanted)
         for mask in np.unique(known.T[known.any(axis=0)], axis=0):  # targets with nulls in the same rows together
             places = np.flatnonzero((known == mask[:, None]).all(axis=0))
-            fits = [_Fits(_alike(squares, width), wanted[:, places], mask) for width in WIDTHS]
+            fits = [_Fits(kernel_of(squares, width), wanted[:, places], mask) for width in WIDTHS]
             tried = np.stack([each.without_folds(folds) for each in fits])  # [widths, penalties, n, targets]
             errors = ((tried - wanted[:, places])[:, :, mask] ** 2).mean(axis=2)
             for number, place in enumerate(places):
@@ -125,11 +125,12 @@ class _Fits:
         return held
 
 
-def _squares(first: FloatArray, second: FloatArray) -> FloatArray:
+def mean_squares(first: FloatArray, second: FloatArray) -> FloatArray:
     """[n, m]: mean square distance."""
     lengths = (first**2).sum(axis=1)[:, None] + (second**2).sum(axis=1)
     return np.maximum(lengths - 2 * first @ second.T, 0.0) / first.shape[1]
 
 
-def _alike(squares: FloatArray, width: float) -> FloatArray:
+def kernel_of(squares: FloatArray, width: float) -> FloatArray:
+    """[n, m]: the kernel, from mean square distances."""
     return np.asarray(np.exp(-squares / (2 * width**2)), dtype=np.float64)

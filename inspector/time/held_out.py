@@ -21,13 +21,17 @@ COMPUTING = 0.3
 Progress = Callable[[int, int], None]
 
 
-def of_families(rows: Sequence[TimeRow], progress: Progress = lambda done, total: None) -> FloatArray:
+def of_families(
+    rows: Sequence[TimeRow], progress: Progress = lambda done, total: None, like: TimeModel | None = None
+) -> FloatArray:
     """[n] predictions of each row by a model without the rows of its family; NaN where nothing else is left."""
     families = np.array([row.family for row in rows])
-    return _predictions(rows, [(families == one, families == one) for one in np.unique(families)], progress)
+    return _predictions(rows, [(families == one, families == one) for one in np.unique(families)], progress, like)
 
 
-def of_settings(rows: Sequence[TimeRow], progress: Progress = lambda done, total: None) -> FloatArray:
+def of_settings(
+    rows: Sequence[TimeRow], progress: Progress = lambda done, total: None, like: TimeModel | None = None
+) -> FloatArray:
     """[n] predictions by a model without the rows of the setting and those of the family anywhere.
 
     NaN where no other setting was measured on the machine.
@@ -43,7 +47,7 @@ def of_settings(rows: Sequence[TimeRow], progress: Progress = lambda done, total
         for group in _groups(families[own]):
             mine = own & reachable & np.isin(families, group)
             folds.append((mine, own | np.isin(families, group)))
-    return _predictions(rows, folds, progress)
+    return _predictions(rows, folds, progress, like)
 
 
 def of_machines(
@@ -99,16 +103,19 @@ def _by_site(rows: Sequence[TimeRow], chosen: BoolArray) -> dict[Site, list[int]
     return found
 
 
-def _fitted(rows: Sequence[TimeRow], kept: BoolArray) -> TimeModel:
+def _fitted(rows: Sequence[TimeRow], kept: BoolArray, like: TimeModel | None = None) -> TimeModel:
     """Raises ValueError if too few rows are kept."""
     left = [rows[place] for place in np.flatnonzero(kept).tolist()]
     if len(left) < LEAST_ROWS or len({row.family for row in left}) < LEAST_FAMILIES:
         raise ValueError("too few rows")
-    return TimeModel.fit(left)
+    return TimeModel.fit(left, like=like)
 
 
 def _predictions(
-    rows: Sequence[TimeRow], folds: Sequence[tuple[BoolArray, BoolArray]], progress: Progress
+    rows: Sequence[TimeRow],
+    folds: Sequence[tuple[BoolArray, BoolArray]],
+    progress: Progress,
+    like: TimeModel | None,
 ) -> FloatArray:
     """[n]; each fold has the rows that are predicted, and those that the model must not see."""
     found = np.full(len(rows), np.nan)
@@ -117,7 +124,7 @@ def _predictions(
         if not judged.any():
             continue
         try:
-            model = _fitted(rows, ~hidden)
+            model = _fitted(rows, ~hidden, like)
         except ValueError:
             continue
         known = set(model.machines)

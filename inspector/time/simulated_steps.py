@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from driple.simulator.simulation import MachineSpeed, simulate_workload
 
 SIMULATED_STEPS = 6
 """Steps of each worker: the first one is left out."""
-WIDTHS = (2.0, 1.0, 0.35, 0.12)
-"""Of the logarithm of a speed, in each round of the search: values are tried as far from the best one so far."""
-TRIED = 7
-"""Values in each round."""
-MOST_ROWS = 20
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+ARITHMETICS = (0.5, 1.0, 2.0, 4.0)
+"""Values that are tried first, every pair of them."""
+REFINED = (1.4, 1.2, 1.1, 1.05)
+"""Factors in each further round: the best pair so far times and divided by it."""
+MOST_ROWS = 16
 """Of a machine, that are simulated at every speed."""
 LEAST_ROWS = 8
 """For the speed of arithmetic."""
@@ -58,16 +60,17 @@ class StepSimulator:
     def speed_of(self, rows: Sequence[TimeRow]) -> MachineSpeed:
         """The speeds of the machine of these rows; those of the device file if none of them can be simulated."""
         some = [rows[place] for place in np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int).tolist()]
-        names = MachineSpeed._fields if len(some) >= LEAST_ROWS else MachineSpeed._fields[:1]
-        best = MachineSpeed()
-        for width in WIDTHS:
-            for name in names:
-                factors = np.exp(np.linspace(-width, width, TRIED)).tolist()
-                tried = [best._replace(**{name: getattr(best, name) * factor}) for factor in factors]
-                errors = [self._error(some, one) for one in tried]
-                if not math.isfinite(min(errors)):
-                    return MachineSpeed()
-                best = tried[int(np.argmin(errors))]
+        whole = len(some) < LEAST_ROWS
+        best, least = MachineSpeed(), math.inf
+        rounds = [list(product(SPEEDS, (1.0,) if whole else ARITHMETICS))]
+        rounds += [list(product((1 / one, 1.0, one), (1.0,) if whole else (1 / one, 1.0, one))) for one in REFINED]
+        for number, factors in enumerate(rounds):
+            start = best if number else MachineSpeed()
+            for speed, arithmetic in factors:
+                tried = MachineSpeed(start.speed * speed, start.arithmetic * arithmetic)
+                error = self._error(some, tried)
+                if error < least:
+                    best, least = tried, error
         return best
 
     def simulated(

@@ -13,6 +13,7 @@ tasks do to each other on shared processors follows from their number.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +31,9 @@ from driple.simulator.simulation import MachineSpeed
 OF_SIMULATION, OF_POOLED, OF_KERNEL = 0.5, 0.25, 0.25
 """Weights of the logarithms."""
 LEAST_ROWS = 12
-"""Of a site, to have numbers of its own; with fewer, only its speed is fitted."""
+"""Of a model."""
+FEW_ANCHORS = 5
+"""Rows of a site from which all its numbers are fitted; below, only how slow its machine is."""
 LEAST_FAMILIES = 2
 LEAST_S = 1e-4
 OF_PRIOR = 0.3
@@ -51,16 +54,24 @@ class TimeModel:
     """Exponent with which the number of tasks that compute on shared processors slows each of them down."""
 
     @classmethod
-    def fit(cls, rows: Sequence[TimeRow], speeds: Mapping[str, MachineSpeed] | None = None) -> TimeModel:
+    def fit(
+        cls,
+        rows: Sequence[TimeRow],
+        speeds: Mapping[str, MachineSpeed] | None = None,
+        like: TimeModel | None = None,
+    ) -> TimeModel:
         """Fits all parts.
 
         Args:
-            rows: measured rows, with their simulated step times.
+            rows: measured rows, with their simulated step times. Sites with hardly any are left out.
             speeds: of machines, at which these were simulated.
+            like: a model whose choices of the kernel law are taken, which is faster.
 
         Raises:
             BadInput: there are too few rows or families.
         """
+        count = Counter(row.site for row in rows)
+        rows = [row for row in rows if count[row.site] >= FEW_ANCHORS]
         families = [row.family for row in rows]
         if len(rows) < LEAST_ROWS or len(set(families)) < LEAST_FAMILIES:
             raise BadInput(
@@ -70,7 +81,7 @@ class TimeModel:
         table, seconds, sites = table_of(rows), step_times(rows), [row.site for row in rows]
         pooled = PooledLaw.fit(table, seconds, sites)
         terms = pooled.terms(table, [pooled.numbers[site] for site in sites])
-        kernel = KernelLaw.fit(table, terms, seconds, families)
+        kernel = KernelLaw.fit(table, terms, seconds, families, None if like is None else like.kernel)
         return cls(pooled, kernel, _scales(rows), dict(speeds or {}), _contention(pooled.numbers))
 
     @property
@@ -174,10 +185,6 @@ class TimeModel:
         numbers = [self.numbers_of((site[0], one[1], site[2])) for one in exact or found]
         means = np.exp(np.mean([np.log(np.maximum(each, 1e-9)) for each, _ in numbers], axis=0))
         return SiteNumbers(*map(float, means)), float(np.median([scale for _, scale in numbers]))
-
-
-FEW_ANCHORS = 5
-"""Rows of a site from which all its numbers are fitted; below, only how slow its machine is."""
 
 
 def _load(setting: Setting) -> float:

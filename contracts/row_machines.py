@@ -15,6 +15,9 @@ from driple.contracts.fingerprint import MEASURES, Fingerprint, differs
 
 LIMIT = 0.05
 """Machines whose speeds differ by more are different machines."""
+UNSTEADY_PCT = 10.0
+"""With a greater spread of its repeats a fingerprint tells nothing: something else ran meanwhile. On one machine of the
+lab a busy second made the speed-up of two cores 1.25 with a spread of 19 %, instead of 1.91 with 3 %."""
 
 PREFIX = "fingerprint_"
 SPREAD = f"{PREFIX}spread_pct"
@@ -33,7 +36,7 @@ class Machines:
     """The machines of some rows."""
 
     numbers: Tuple[Optional[int], ...]
-    """Of each row, from 1 in the order in which they were used; None without a fingerprint."""
+    """Of each row, from 1 in the order in which they were used; None without a steady fingerprint."""
     difference: float
     """The largest between two of the machines; 0.1: one is 10 % faster."""
     runs: Tuple[int, ...]
@@ -73,7 +76,7 @@ def machines_of(rows: Sequence[Mapping[str, Any]]) -> Machines:
 
 
 def check_one_machine(rows: Sequence[Mapping[str, Any]], remedy: str) -> None:
-    """Raises BadInput if runs had different machines. Rows without a fingerprint do not count."""
+    """Raises BadInput if runs had different machines. Rows without a steady fingerprint do not count."""
     found = machines_of(rows)
     if found.mixed:
         raise BadInput(f"{said(found)}; {remedy}")
@@ -87,10 +90,10 @@ def said(found: Machines) -> str:
 
 
 def _key(row: Mapping[str, Any]) -> Optional[_Key]:
-    """The figures of the fingerprint of a row; None if one is missing, or is not a speed."""
+    """The figures of the fingerprint of a row; None if one is missing or is not a speed, or if it is not steady."""
     values = tuple(row.get(name) for name in NEEDED)
     known = all(value is not None and (value > 0 or name == SPREAD) for name, value in zip(NEEDED, values))
-    return values if known else None
+    return values if known and values[NEEDED.index(SPREAD)] <= UNSTEADY_PCT else None
 
 
 def _fingerprint(key: _Key) -> Fingerprint:

@@ -22,5 +22,5 @@ def number_machines(rows: Sequence[Row]) -> tuple[int, str]:
     if found.mixed:
         notes.append(f"{said(found)}: driple-train refuses them; take those of one with --select {COLUMN}=1")
     if found.count and unknown:
-        notes.append(f"{unknown} rows without a fingerprint: which machine they come from is not known")
+        notes.append(f"{unknown} rows without a steady fingerprint: which machine they come from is not known")
     return found.count, "; ".join(notes)

@@ -53,6 +53,13 @@ def test_noise_of_the_fingerprint_is_not_a_machine() -> None:
     assert not same_machine(SLOW, faster(1.30, spread_pct=8.0))
 
 
+def test_a_fingerprint_that_was_taken_on_a_busy_machine_tells_nothing() -> None:
+    busy = replace(SLOW, core_speedup=1.25, spread_pct={"core_speedup": 19.5})
+    assert numbers(SLOW, busy, SLOW) == [1, None, 1]
+    assert numbers(SLOW, replace(busy, spread_pct={"core_speedup": 2.0})) == [1, 2]
+    assert numbers(SLOW, replace(SLOW, spread_pct={"switch_s": 50.0})) == [1, 1]
+
+
 def test_latency_and_loopback_tell_no_machines_apart() -> None:
     assert same_machine(SLOW, replace(SLOW, switch_s=9e-5, loopback_bytes_per_s=1e9))
 

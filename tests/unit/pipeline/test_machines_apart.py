@@ -105,6 +105,6 @@ def test_one_machine_is_no_fault_and_old_files_keep_their_columns(checkout: Path
 
 def test_rows_without_a_fingerprint_are_reported_and_not_refused(checkout: Path, tmp_path: Path) -> None:
     result = build_dataset(copies(checkout, tmp_path / "traces", [SLOW, None]), output=tmp_path, jobs=1)
-    assert result.settings[0].machines_note.startswith("3 rows without a fingerprint")
+    assert result.settings[0].machines_note.startswith("3 rows without a steady fingerprint")
     assert machines(tmp_path) == {0: {1}, 1: {None}}
     assert len(read_examples(tmp_path, SETTING).items) == 1

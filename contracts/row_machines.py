@@ -91,7 +91,7 @@ def said(found: Machines) -> str:
 
 def _key(row: Mapping[str, Any]) -> Optional[_Key]:
     """The figures of the fingerprint of a row; None if one is missing or is not a speed, or if it is not steady."""
-    values = tuple(row.get(name) for name in NEEDED)
+    values: _Key = tuple(row.get(name) for name in NEEDED)
     known = all(value is not None and (value > 0 or name == SPREAD) for name, value in zip(NEEDED, values))
     return values if known and values[NEEDED.index(SPREAD)] <= UNSTEADY_PCT else None
 

@@ -222,7 +222,7 @@ FINGERPRINT = _columns(
 )
 """How fast the host's machine was (contracts/fingerprint.py)."""
 MACHINE = _columns(
-    f"{MACHINE_COLUMN} | int | machines of this file that differ by over 5 %, from 1; null without a steady fingerprint",
+    f"{MACHINE_COLUMN} | int | machines of this file that differ by over 5 %, from 1; null if no steady fingerprint",
 )
 """By contracts/row_machines.py from the fingerprints of all rows of the file."""
 ABSENT_IF_NULL = TRANSPORT + SHARE + LENGTH + FINGERPRINT + MACHINE

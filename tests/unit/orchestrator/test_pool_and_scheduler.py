@@ -186,6 +186,28 @@ def test_a_machine_is_measured_once_for_all_its_hosts(tmp_path: Path) -> None:
     world.pool.close()
 
 
+@pytest.mark.parametrize(
+    ("spreads", "kept", "times"),
+    [((20.0, 3.0), 3.0, 2), ((30.0, 20.0, 25.0), 20.0, 3), ((4.0,), 4.0, 1)],
+)
+def test_a_fingerprint_of_a_busy_second_is_taken_again(
+    spreads: tuple[float, ...], kept: float, times: int, tmp_path: Path
+) -> None:
+    taken: list[float] = []
+
+    def answer(request: dict[str, object]) -> object:
+        if request["do"] != "take_fingerprint":
+            return None
+        taken.append(spreads[len(taken)])
+        return {"ok": {"fingerprint": {**SPEEDS, "spread_pct": {"core_speedup": taken[-1], "switch_s": 90.0}}}}
+
+    world = World(tmp_path, answer)
+    (client,) = world.pool.clients(["h1"]).values()
+    assert client.fingerprint is not None and client.fingerprint.compared_spread_pct == kept
+    assert len(taken) == times
+    world.pool.close()
+
+
 @pytest.mark.parametrize("answer", [{"error": "no loopback"}, {"ok": {"fingerprint": {"cores": 2}}}])
 def test_a_machine_without_a_fingerprint_is_usable(
     answer: dict[str, object], tmp_path: Path, caplog: pytest.LogCaptureFixture

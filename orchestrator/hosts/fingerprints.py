@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from driple.contracts.errors import DripleError
 from driple.contracts.fingerprint import Fingerprint, read_fingerprint
+from driple.contracts.machine_identity import LOADED_PCT
 from driple.contracts.protocol import requests
-from driple.contracts.row_machines import UNSTEADY_PCT
 from driple.orchestrator.hosts.agent_client import AgentClient
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def _measured(client: AgentClient) -> Fingerprint | None:
     try:
         best = _taken(client)
         for _ in range(AGAIN):
-            if best.compared_spread_pct <= UNSTEADY_PCT:
+            if best.compared_spread_pct <= LOADED_PCT:
                 break
             best = min(best, _taken(client), key=lambda one: one.compared_spread_pct)
         return best

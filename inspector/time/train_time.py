@@ -117,11 +117,9 @@ def train_time(
     speeds = machine_speeds(simulator, rows)
     rows = simulator.simulated(rows, speeds, partial(progress, "simulating"))
     model = TimeModel.fit(rows, speeds)
-    of_families = held_out.of_families(rows, lambda done, total: progress("leaving families out", done, total))
-    of_settings = held_out.of_settings(rows, lambda done, total: progress("leaving settings out", done, total))
-    of_machines = held_out.of_machines(
-        rows, simulator, lambda done, total: progress("leaving machines out", done, total)
-    )
+    of_families = held_out.of_families(rows, partial(progress, "leaving families out"), model)
+    of_settings = held_out.of_settings(rows, partial(progress, "leaving settings out"), model)
+    of_machines = held_out.of_machines(rows, simulator, partial(progress, "leaving machines out"))
     errors = held_out.errors_of(rows, of_families)
     sites = np.array([" ".join(row.site) for row in rows])
     by_site = {row.site: _known(errors[sites == " ".join(row.site)]) for row in rows}

@@ -80,7 +80,7 @@ def search_jobs(rows: Sequence[TimeRow], predicted: FloatArray, seed: int = 0) -
 
 def search(configuration: FloatArray, cost: FloatArray, seed: int = 0) -> list[int]:
     """Positions of the configurations that are run, in their order."""
-    tried = np.random.default_rng(seed).permutation(len(cost))[:STARTS].tolist()
+    tried: list[int] = np.random.default_rng(seed).permutation(len(cost))[:STARTS].tolist()
     while len(tried) < len(cost):
         process = fitted_process(configuration[tried], np.log(cost[tried]))
         left = [place for place in range(len(cost)) if place not in tried]

@@ -118,8 +118,9 @@ def _related(figures: Figures) -> str:
     lines = [
         "## Methods side by side",
         "",
-        "Errors are means over the settings, and their ratio to ours is over the settings where both predict. Time to answer is that of one workload with its graph in memory and a"
-        f" trained model. Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without"
+        "Errors are means over the settings, and their ratio to ours is over the settings where both predict. Time to"
+        " answer is that of one workload with its graph in memory and a trained model."
+        f" Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without"
         " their start.",
         "",
         *head(
@@ -196,9 +197,9 @@ def _search(figures: Figures) -> str:
     lines = [
         "## CherryPick's search",
         "",
-        f"{jobs} jobs with {configurations:.1f} measured configurations (batch size and setting) on average. The cheapest"
-        " has the fewest machine seconds per example. CherryPick runs three configurations, then that with the greatest"
-        " expected improvement, until this is below 10 %; as published it also runs at least six.",
+        f"{jobs} jobs with {configurations:.1f} measured configurations (batch size and setting) on average. The"
+        " cheapest has the fewest machine seconds per example. CherryPick runs three configurations, then that with the"
+        " greatest expected improvement, until this is below 10 %; as published it also runs at least six.",
         "",
         *head("way to choose", "runs of the job", "machine seconds", "cost above the cheapest, %"),
     ]

@@ -7,13 +7,13 @@ this project. A group has the number, kilobytes and MFLOPs of its ops by class, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from driple.contracts.run_spec import Workload
 from driple.contracts.setting import Setting
-from driple.contracts.zoo import MODELS
+from driple.contracts.zoo import DATASETS, IMAGE, MODELS, Model, ordinary_size
 from driple.inspector.data.array_types import FloatArray
 from driple.inspector.data.node_features import KILOBYTE, MEGAFLOP
 from driple.pipeline.graph.public import CLASSES, OpGraph, class_numbers, recipe_of, stored_graph
@@ -62,10 +62,13 @@ def zoo_graphs() -> Iterator[OpGraph]:
     """The stored graphs of the zoo, with a few batch sizes."""
     for model in MODELS.values():
         for batch_size in _ZOO_BATCHES:
-            found = stored_graph(Workload(**_default(model.name), batch_size=batch_size), _ZOO_SETTING)
+            found = stored_graph(_default(model, batch_size), _ZOO_SETTING)
             if found is not None:
                 yield found
 
 
-def _default(model: str) -> dict[str, Any]:
-    return {"model": model, "dataset": MODELS[model].datasets[0]}
+def _default(model: Model, batch_size: int) -> Workload:
+    dataset = model.datasets[0]
+    size = ordinary_size(model, DATASETS[dataset])
+    sizes = {"image_size": size} if DATASETS[dataset].kind == IMAGE else {"sequence_length": size}
+    return Workload(model.name, dataset, batch_size, **sizes)

@@ -5,7 +5,7 @@
 `scale` is the examples of a step (batch size times workers), `machines` are servers and workers. Ernest's code
 (github.com/amplab/ernest, predictor.py) fits it by non-negative least squares of absolute seconds, for one job on one
 instance type. Here the fit is reused: to all training jobs on the machine, and from there to jobs that never ran. With
-`relative` errors it is not ruled by the longest steps.
+relative errors it is not ruled by the longest steps. `learn_pooled` has one fit for all machines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from driple.inspector.data.array_types import FloatArray
 from driple.inspector.time.time_rows import step_times
 from time_contest.contestant import Predict, Rows
 from time_contest.places import hosts
-from time_contest.relative_lstsq import LEAST_S, relative_rates
+from time_contest.relative_lstsq import LEAST_S, relative_rates, seconds_by
 
 LEAST = 4
 """Rows of a machine, else all machines: there are four numbers."""
@@ -48,6 +48,12 @@ def learn_absolute(train: Rows, seed: int) -> Predict:
 def learn_relative(train: Rows, seed: int) -> Predict:
     """With relative errors."""
     return _by_machine(train, relative=True)
+
+
+def learn_pooled(train: Rows, seed: int) -> Predict:
+    """With relative errors, all machines together."""
+    rates = relative_rates(features(train), step_times(train))
+    return lambda rows: seconds_by(features(rows), rates)
 
 
 def _by_machine(train: Rows, relative: bool) -> Predict:

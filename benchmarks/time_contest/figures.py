@@ -97,7 +97,7 @@ def figures_of(
     if whole is not None:
         found["coverage"] = _coverage(rows, names, whole)
         search = search_jobs(rows, whole)
-        found["search"] = None if search is None else search._asdict()
+        found["search"] = None if search is None else {**search._asdict(), "ways": [list(way) for way in search.ways]}
     return found
 
 

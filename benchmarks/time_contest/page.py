@@ -7,7 +7,6 @@ from typing import Any
 
 from results_text import filled, head
 
-from time_contest.cherrypick_search import Search
 from time_contest.figures import ALL, Figures
 from time_contest.folds import ANCHORS, DRAWS
 from time_contest.job_runs import MOST_RUNS, STEPS_OF_A_RUN
@@ -103,12 +102,11 @@ def _part(figures: Figures, part: str) -> str:
     places = [place for place in figures["places"] if any(place in found for found in results.values())]
     lines = [f"## {title}", "", about, "", *head("predictor", *places, "mean of settings")]
     lines.append(_row("noise floor", [*(_noise(figures["places"][place]) for place in places), ""]))
-    order = sorted(results, key=lambda name: results[name].get(ALL, {}).get("mape", float("inf")))
-    for name in order:
+    for name in _ranked(results):
         cells = [_cell(results[name].get(place)) for place in places]
         own = figures["contestants"][name]
         title = f"**{own['title']}**" if name == OURS else own["title"]
-        lines.append(_row(title, [*cells, _short(results[name].get(ALL))]))
+        lines.append(_row(title, [*cells, _over_settings(results[name])]))
     return "\n".join([*lines, ""])
 
 
@@ -117,12 +115,12 @@ def _related(figures: Figures) -> str:
     architecture, family = (figures["parts"].get(part, {}) for part in ("architecture", "family"))
     if OURS not in family:
         return ""
-    ours = family[OURS][ALL]["mape"]
     lines = [
         "## Methods side by side",
         "",
-        "Errors are means over the settings. Time to answer is that of one workload with its graph in memory and a"
-        f" trained model. Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without"
+        "Errors are means over the settings, and their ratio to ours is over the settings where both predict. Time to"
+        " answer is that of one workload with its graph in memory and a trained model."
+        f" Sample runs have {STEPS_OF_A_RUN} steps and are counted in seconds of all hosts, without"
         " their start.",
         "",
         *head(
@@ -131,15 +129,34 @@ def _related(figures: Figures) -> str:
         ),
         _row("noise floor", ["", "", _mean_noise(figures), _mean_noise(figures), "", ""]),
     ]
-    for name in sorted(family, key=lambda one: family[one].get(ALL, {}).get("mape", float("inf"))):
-        if ALL not in family[name]:
-            continue
+    for name in _ranked(family):
         own = figures["contestants"][name]
-        ratio = f"{family[name][ALL]['mape'] / ours:.1f}"
-        cells = [own["source"], _need(figures, name), _short(architecture.get(name, {}).get(ALL))]
-        cells += [_short(family[name][ALL]), ratio, _time(figures, name)]
+        cells = [own["source"], _need(figures, name), _over_settings(architecture.get(name, {}))]
+        cells += [_over_settings(family[name]), f"{_ratio(family, name):.1f}", _time(figures, name)]
         lines.append(_row(own["title"], cells))
     return "\n".join([*lines, ""])
+
+
+def _ranked(results: dict[str, Any]) -> list[str]:
+    """Contestants by their error relative to ours, on the settings where both predict."""
+    return sorted((name for name in results if ALL in results[name]), key=lambda name: _ratio(results, name))
+
+
+def _ratio(results: dict[str, Any], name: str) -> float:
+    """Mean error over ours, on the settings where both predict; without ours, the mean error."""
+    ours, theirs = ({place: error for place, error in results.get(one, {}).items() if error} for one in (OURS, name))
+    common = [place for place in theirs if place in ours and place != ALL]
+    if not common:
+        return float(theirs[ALL]["mape"])
+    return float(sum(theirs[place]["mape"] for place in common) / sum(ours[place]["mape"] for place in common))
+
+
+def _over_settings(results: dict[str, Any]) -> str:
+    """The mean over settings, and how many of them if there is no prediction on some."""
+    known = [error for place, error in results.items() if error and place != ALL]
+    every = len(results) - 1
+    text = _short(results.get(ALL))
+    return text if not known or len(known) == every else f"{text}, {len(known)} of {every}"
 
 
 def _need(figures: Figures, name: str) -> str:
@@ -176,21 +193,19 @@ def _sample_runs(figures: Figures) -> str:
 def _search(figures: Figures) -> str:
     if not figures.get("search"):
         return ""
-    found = Search(**figures["search"])
-    return "\n".join(
-        [
-            "## CherryPick's search",
-            "",
-            f"{found.jobs} jobs with {found.configurations:.1f} measured configurations (batch size and setting) on"
-            " average. The cheapest has the fewest machine seconds per example.",
-            "",
-            *head("way to choose", "runs of the job", "machine seconds", "cost above the cheapest, %"),
-            _row("CherryPick", [f"{found.runs:.1f}", f"{found.machine_s:.0f}", f"{found.regret_pct:.1f}"]),
-            _row("ours, family never seen", ["0", "0", f"{found.by_prediction_pct:.1f}"]),
-            _row("at random", ["0", "0", f"{found.at_random_pct:.1f}"]),
-            "",
-        ]
-    )
+    jobs, configurations, ways = (figures["search"][name] for name in ("jobs", "configurations", "ways"))
+    lines = [
+        "## CherryPick's search",
+        "",
+        f"{jobs} jobs with {configurations:.1f} measured configurations (batch size and setting) on average. The"
+        " cheapest has the fewest machine seconds per example. CherryPick runs three configurations, then that with the"
+        " greatest expected improvement, until this is below 10 %; as published it also runs at least six.",
+        "",
+        *head("way to choose", "runs of the job", "machine seconds", "cost above the cheapest, %"),
+    ]
+    for title, runs, machine_s, regret_pct in ways:
+        lines.append(_row(title, [f"{runs:.1f}", f"{machine_s:.0f}", f"{regret_pct:.1f}"]))
+    return "\n".join([*lines, ""])
 
 
 def _published() -> str:

@@ -23,7 +23,7 @@ from time_contest import (
 from time_contest.contestant import Contestant, OwnRuns, Reused
 
 OURS, OURS_REFITTED, OUR_LAWS = "ours", "ours-refitted", "ours-laws"
-ERNEST_REUSED = "ernest-relative"
+ERNEST_REUSED = ("ernest-absolute", "ernest-relative", "ernest-pooled")
 ERNEST_OWN = ("ernest-runs", "ernest-design")
 
 
@@ -41,16 +41,22 @@ def contestants(kept: Path) -> dict[str, Contestant]:
             learn=setting_mean.learn,
             code=_files("setting_mean", "places"),
         ),
-        "ernest-absolute": Reused(
+        ERNEST_REUSED[0]: Reused(
             title="Ernest, reused, as coded",
             source=ernest_source,
             learn=ernest.learn_absolute,
             code=_files("ernest"),
         ),
-        ERNEST_REUSED: Reused(
+        ERNEST_REUSED[1]: Reused(
             title="Ernest, reused, relative errors",
             source=ernest_source,
             learn=ernest.learn_relative,
+            code=_files("ernest", "relative_lstsq"),
+        ),
+        ERNEST_REUSED[2]: Reused(
+            title="Ernest, reused, relative errors, all machines",
+            source=ernest_source,
+            learn=ernest.learn_pooled,
             code=_files("ernest", "relative_lstsq"),
         ),
         ERNEST_OWN[0]: OwnRuns(

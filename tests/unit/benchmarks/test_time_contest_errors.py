@@ -30,7 +30,7 @@ def test_errors_are_in_percent_of_the_measured_step() -> None:
     found = error_of(errors, ["a", "a", "b", "b"])
     assert found is not None
     assert (found.rows, found.predicted) == (4, 3)
-    assert (found.mape, found.median) == pytest.approx((20.0, 10.0))
+    assert found.mape == pytest.approx(20.0) and found.median == pytest.approx(10.0)
     assert error_of(np.array([np.nan]), ["a"]) is None
 
 
@@ -70,6 +70,7 @@ def test_a_search_stops_where_nothing_can_be_gained() -> None:
     configuration = np.c_[np.arange(12.0), np.ones(12), np.ones(12), np.ones(12)]
     assert len(search(configuration, np.ones(12))) == STARTS
     cost = np.exp(-0.5 * np.arange(12.0))
+    assert len(search(configuration, np.ones(12), least_runs=6)) == 6
     tried = search(configuration, cost)
     assert STARTS < len(tried) <= 12 and len(set(tried)) == len(tried)
     assert cost[tried].min() <= cost.min() * math.e
@@ -79,13 +80,16 @@ def test_the_regret_of_a_perfect_predictor_is_nothing(make_row: MakeRow) -> None
     rows = [
         make_row(setting, 0.1 * workers + 0.01 * size, batch_size=size)
         for workers, setting in enumerate(("cpu-p1w1-1g", "cpu-p1w2-1g", "cpu-p1w4-1g"), start=1)
-        for size in (4, 64)
+        for size in (4, 16, 64)
     ]
     steps = np.array([row.step_s for row in rows])
     assert costs(rows[:1], steps[:1]) == pytest.approx([2 * 0.14 / 4])
     found = search_jobs(rows, steps)
-    assert found is not None and found.jobs == 1 and found.configurations == 6
-    assert found.by_prediction_pct == 0.0 and found.at_random_pct > 0
+    assert found is not None and found.jobs == 1 and found.configurations == 9
+    short, published, ours, random = found.ways
+    assert (ours.runs, ours.machine_s, ours.regret_pct) == (0, 0, 0) and random.regret_pct > 0
+    assert STARTS <= short.runs <= published.runs and published.runs >= 6
+    assert published.regret_pct <= short.regret_pct
     assert search_jobs(rows[:3], steps[:3]) is None
 
 

@@ -35,7 +35,7 @@ def test_the_mean_of_a_setting_is_geometric_and_falls_back_to_the_machine(make_r
     assert predict(asked) == pytest.approx([2.0, 2.0, 32.0])
 
 
-@pytest.mark.parametrize("learn", [ernest.learn_absolute, ernest.learn_relative])
+@pytest.mark.parametrize("learn", [ernest.learn_absolute, ernest.learn_relative, ernest.learn_pooled])
 def test_ernest_finds_its_own_law_again(make_row: MakeRow, learn: Callable[..., Any]) -> None:
     def law(row: Any) -> float:
         machines = row.setting.servers + row.setting.workers

@@ -1,6 +1,6 @@
 """TimeModel: the step time of a workload on a site, as the weighted geometric mean of a simulation and two laws.
 
-    step = simulated^(1/2) * pooled law^(1/4) * kernel law^(1/4)
+    step = simulated^(3/4) * pooled law^(1/8) * kernel law^(1/8)
 
 Their errors are different, so the mean errs less than each of them (docs/benchmarks/training-time.md). Where nothing
 can be simulated, the two laws share equally. A simulated time is scaled to the site by the median of measured to
@@ -28,8 +28,8 @@ from driple.inspector.time.time_rows import TimeRow, step_times, table_of
 from driple.inspector.time.time_table import Site, TimeTable
 from driple.simulator.simulation import MachineSpeed
 
-OF_SIMULATION, OF_POOLED, OF_KERNEL = 0.5, 0.25, 0.25
-"""Weights of the logarithms."""
+OF_SIMULATION, OF_POOLED, OF_KERNEL = 0.75, 0.125, 0.125
+"""Weights of the logarithms, by errors on families that were left out."""
 LEAST_ROWS = 12
 """Of a model."""
 FEW_ANCHORS = 5

@@ -70,5 +70,6 @@ def zoo_graphs() -> Iterator[OpGraph]:
 def _default(model: Model, batch_size: int) -> Workload:
     dataset = model.datasets[0]
     size = ordinary_size(model, DATASETS[dataset])
-    sizes = {"image_size": size} if DATASETS[dataset].kind == IMAGE else {"sequence_length": size}
-    return Workload(model.name, dataset, batch_size, **sizes)
+    image = DATASETS[dataset].kind == IMAGE
+    lengths = (size, None) if image else (None, size)
+    return Workload(model.name, dataset, batch_size, image_size=lengths[0], sequence_length=lengths[1])

@@ -78,9 +78,9 @@ def _with_step(answer: Prediction, predictor: TimePredictor, machine: str | None
     if query.setting.device != CPU or answer.role != WORKER:
         return answer
     (graph,) = graphs_of([query], say=say)
-    framework = query.known.framework
-    example = unmeasured(graph, {**query.workload, "framework": framework})
     try:
+        framework = query.known.framework
+        example = unmeasured(graph, {**query.workload, "framework": framework})
         site = predictor.site_of(query.setting, framework, machine)
         simulated = _simulated(query, predictor.model.speeds.get(site[1]), say)
         found = predictor.predict(example, query.setting, simulated, site[1])

@@ -59,7 +59,8 @@ def test_a_setting_that_is_left_out_has_its_anchors_only(folds: list[Fold], meas
         for fold in found:
             (place,) = {(str(measured[number].setting), measured[number].machine) for number in fold.test}
             train = [measured[number] for number in fold.train]
-            assert sum((str(row.setting), row.machine) == place for row in train) == count
+            own = sum((str(row.setting), row.machine) == place for row in measured)
+            assert sum((str(row.setting), row.machine) == place for row in train) == min(count, own // 2)
             assert any(row.machine == place[1] and str(row.setting) != place[0] for row in train)
             assert fold.runs == fold.train
     draws = of_part(folds, "setting 10")[:DRAWS]

@@ -240,7 +240,7 @@ def test_gpus_of_a_machine_reduce_by_nccl_unless_another_backend_is_asked_for() 
     assert usual.step_time_s is not None and grpc.step_time_s is not None and usual.step_time_s < grpc.step_time_s
     assert "gradients by nccl, from GPU to GPU" in str(both[0])
     (alone,) = driple.predict("resnet20", setting="v100-p0w1-pcie")
-    (cpu,) = driple.predict("resnet20", setting="cpu-p0w2-1g")
+    (cpu,) = driple.predict("resnet20", setting="cpu-p0w3-1g")
     assert alone.simulation is not None and alone.simulation.backend is None
     assert cpu.simulation is not None and cpu.simulation.backend == "grpc"
 
